@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from testkit.servers.process import HOST
 from testkit.servers.resp import packed, read_reply
 
+from leaselock._backends.redis.layout_marker import LAYOUT
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -113,6 +115,8 @@ class Hostile(Listener):
     def _proper(self, verb: str, word: str = "") -> bytes:
         if verb in ("HELLO", "CLIENT") and "HELLO" in self.polite:
             return HELLO if verb == "HELLO" else b"+OK\r\n"
+        if verb == "GET" and word.startswith("leaselock:layout:") and "HELLO" in self.polite:
+            return packed(str(LAYOUT))[4:]
         if verb.endswith("SUBSCRIBE") and "SUBSCRIBE" in self.polite:
             return pushed(verb.lower().encode(), word.encode(), b"1")
         return b""

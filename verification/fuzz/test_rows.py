@@ -43,7 +43,7 @@ REQUESTS = (
     BreakLock("a", 1),
     Doctor(),
     Setup(True),
-    CollectGarbage(),
+    CollectGarbage(None),
 )
 NUMBER = st.sampled_from([0, 1, -1, 2**62, 10**400]) | st.integers()
 CELL = st.none() | NUMBER | st.floats() | st.text(max_size=5) | st.binary(max_size=5)

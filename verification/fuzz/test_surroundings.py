@@ -17,7 +17,7 @@ from verification.fuzz.test_lines import RAW, SLACK, SOUND
 from verification.fuzz.test_urls import PIECES, REST
 
 import leaselock
-from leaselock._api.connect import VARIABLE, connect
+from leaselock._api.connect import FILE_VARIABLE, VARIABLE, connect
 from leaselock._backends.sqlite.client_registry import MESSAGE_SIZE
 from leaselock._backends.sqlite.file import File
 from leaselock._cli.child import STACK, command_environment, enclosing_locks
@@ -49,17 +49,20 @@ def environment_with(**words: bytes) -> Iterator[None]:
         os.environb.update(before)
 
 
-@holds(url=VALUE, stack=VALUE, outer=VALUE)
+@holds(url=st.just(b"") | VALUE, file=st.just(b"") | VALUE, stack=VALUE, outer=VALUE)
 def test_any_environment_names_a_store_or_is_rejected(
-    url: bytes, stack: bytes, outer: bytes
+    url: bytes, file: bytes, stack: bytes, outer: bytes
 ) -> None:
-    with environment_with(**{VARIABLE: url, STACK: stack, OUTER_URL: outer}):
+    words = {VARIABLE: url, FILE_VARIABLE: file, STACK: stack, OUTER_URL: outer}
+    with environment_with(**words):
         with contextlib.suppress(ValueError, leaselock.LeaselockError):
             opened = connect(None, monotonic)
             for node in (*opened.blocking, *opened.stores):
                 node.close()
         with contextlib.suppress(Misconfigured):
-            options: Any = SimpleNamespace(backend=None, op_timeout=None, verbose=False)
+            options: Any = SimpleNamespace(
+                backend=None, url_file=None, op_timeout=None, verbose=False
+            )
             open_client(options).close()
         lease: Any = SimpleNamespace(name="a", token=1, unlocked=False)
         assert command_environment(lease, 1.0, "memory://")[STACK].endswith("a")

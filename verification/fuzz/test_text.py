@@ -84,8 +84,8 @@ def test_untrusted_metadata_is_shown_escaped(
     report = lock_info(LockState.exclusive(name, held, since, (claim, claim)))
     assert isinstance(report.holder, Holder)
     listed = layout([report], None, lambda text, _: text)
-    # The table has two lines; no name or label adds another one.
-    assert len(listed) == 2
+    # The table has two lines, and one says why metadata cannot be read. No name or label adds one.
+    assert len(listed) == 2 + (report.unreadable is not None)
     narrow = layout([report], 30, lambda text, _: text)
     assert all(line.isprintable() for line in (*lock_lines(report), *listed, *narrow))
     # It is part of messages, which are logged.

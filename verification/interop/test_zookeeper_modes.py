@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from testkit.servers.ensembles import fresh
 from verification.interop.contest import HOLD, ROOT, TURNS, all_ready, finished
 from verification.interop.test_zookeeper import curator, kazoo, root_of
-from verification.interop.zoo_modes import PERMITS
+from verification.interop.zoo_modes import MARKS, PERMITS, SESSION
 
 import leaselock
 from leaselock.errors import LimitMismatch, NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from testkit.servers.zookeeper import Ensemble
 
@@ -39,7 +39,7 @@ class Contest:
 
     def __init__(self, ensemble: Ensemble, folder: Path, **words: str) -> None:
         self.hosts = ensemble.hosts
-        self.url = fresh(ensemble, **words)
+        self.url = fresh(ensemble, timeout=SESSION, **words)
         self.path = f"{root_of(self.url)}/shared"
         self.folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -64,7 +64,7 @@ class Contest:
         """All holds, when all have ended: each contender has had its turns."""
         finished(self.processes)
         found = []
-        for file in self.folder.iterdir():
+        for file in map(Path, self.files):
             lines = [line.split() for line in file.read_text().splitlines()]
             assert len(lines) == TURNS
             mode = file.name.split()[1]
@@ -108,6 +108,7 @@ def test_with_kazoo_s_read_and_write_locks(ensemble: Ensemble, tmp_path: Path) -
 
 def test_with_kazoo_s_semaphore(ensemble: Ensemble, tmp_path: Path) -> None:
     contest = Contest(ensemble, tmp_path)
+    (tmp_path / MARKS).mkdir()
     contest.enter("threads", "permit", "permit")
     contest.enter("asyncio", "permit")
     contest.enter("kazoo", "permit", "permit")

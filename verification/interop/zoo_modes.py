@@ -2,7 +2,8 @@
 
 Each file is a thread or task, as in the module `zoo`. KIND is threads, asyncio or kazoo. The mode
 is in the name of the file: read, write, update or permit. An update is upgraded if that is possible
-soon, and is a read otherwise; its line then ends with "read".
+soon, and is a read otherwise; its line then ends with "read". Who holds a permit keeps it until all
+permits have been held at once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from testkit.servers.process import eventually
 from verification.interop.zoo import together
 
 import leaselock
@@ -23,7 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PERMITS = 2
-SOON = 0.2
+# The folder where each contender leaves a mark when it holds a permit.
+MARKS = "held"
+# Seconds. The servers may be slow while other tests run, which does not matter here.
+SOON = 10.0
+OP_TIMEOUT = SESSION = 60.0
 
 
 class Job:
@@ -44,7 +50,7 @@ class Job:
 
     def in_threads(self, files: list[str]) -> None:
         """A thread for each file, one client."""
-        with leaselock.Client(self.url) as client:
+        with leaselock.Client(self.url, op_timeout=OP_TIMEOUT) as client:
             together([lambda file=file: self._in_thread(client, file) for file in files])
 
     def _in_thread(self, client: leaselock.Client, file: str) -> None:
@@ -56,14 +62,14 @@ class Job:
                 if mode_of(file) == "update" and not lease.upgrade(SOON):
                     how = " read"
                 granted = time.monotonic_ns()
-                time.sleep(self.hold)
+                self._stay(file)
                 return f"{granted} {time.monotonic_ns()} {lease.token}{how}"
 
         self._turns(file, turn)
 
     async def in_asyncio(self, files: list[str]) -> None:
         """A task for each file, one client."""
-        async with leaselock.AsyncClient(self.url) as client:
+        async with leaselock.AsyncClient(self.url, op_timeout=OP_TIMEOUT) as client:
             await asyncio.gather(*(self._in_task(client, file) for file in files))
 
     async def _in_task(self, client: leaselock.AsyncClient, file: str) -> None:
@@ -72,7 +78,7 @@ class Job:
         for _ in range(self.count):
             async with lock as lease:
                 granted = time.monotonic_ns()
-                await asyncio.sleep(self.hold)
+                await asyncio.to_thread(self._stay, file)
                 lines.append(f"{granted} {time.monotonic_ns()} {lease.token}\n")
         await asyncio.to_thread(Path(file).write_text, "".join(lines))
 
@@ -81,7 +87,7 @@ class Job:
         together([lambda file=file: self._by_kazoo(file) for file in files])
 
     def _by_kazoo(self, file: str) -> None:
-        client = KazooClient(self.hosts)
+        client = KazooClient(self.hosts, timeout=SESSION)
         client.start()
         kinds = {"read": client.ReadLock, "write": client.WriteLock}
         mode = mode_of(file)
@@ -90,12 +96,20 @@ class Job:
             # A semaphore of kazoo can be acquired once.
             with lock or client.Semaphore(self.path, max_leases=PERMITS):
                 granted = time.monotonic_ns()
-                time.sleep(self.hold)
+                self._stay(file)
                 return f"{granted} {time.monotonic_ns()} 0"
 
         lock: Any = None if mode == "permit" else kinds[mode](self.path)
         self._turns(file, turn)
         client.stop()
+
+    def _stay(self, file: str) -> None:
+        """Hold for a while."""
+        time.sleep(self.hold)
+        if mode_of(file) == "permit":
+            marks = Path(file).with_name(MARKS)
+            (marks / Path(file).name).touch()
+            eventually(lambda: len(list(marks.iterdir())) >= PERMITS, OP_TIMEOUT)
 
     def _turns(self, file: str, turn: Callable[[], str]) -> None:
         Path(file).touch()

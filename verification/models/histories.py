@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, cast
 from hypothesis import strategies as st
 from verification.models.worlds import claim_of
 
+from leaselock._backends.redlock.master import RaiseToken, ReleaseGrant
 from leaselock._core.backend import (
     Acquire,
     BreakLock,
@@ -24,10 +25,8 @@ from leaselock._core.backend import (
     Inspect,
     LifetimeSet,
     Mode,
-    RaiseToken,
     Release,
     Released,
-    ReleaseGrant,
     Renew,
     Resize,
     SetLifetime,

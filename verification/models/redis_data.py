@@ -227,26 +227,25 @@ class Data:
 
     # --- sorted sets ----------------------------------------------------------------------------
 
-    def do_zadd(self, key: bytes, nx: bytes, score: bytes, member: bytes) -> int:
-        """ZADD: the number of new members; the others keep their scores."""
-        assert nx == b"NX"
+    def do_zadd(self, key: bytes, *words: bytes) -> int:
+        """ZADD: the number of new members; with NX the others keep their scores."""
+        *options, score, member = words
+        assert options in ([], [b"NX"])
         members = self.get(key, Sorted) or Sorted()
-        if member in members:
-            return 0
-        self.put(key, Sorted({**members, member: float(score)}))
-        return 1
+        new = member not in members
+        if new or not options:
+            self.put(key, Sorted({**members, member: float(score)}))
+        return int(new)
 
-    def do_zrem(self, key: bytes, member: bytes) -> int:
+    def do_zrem(self, key: bytes, *gone: bytes) -> int:
         """ZREM: the number of removed members."""
-        members = self.get(key, Sorted)
-        if not members or member not in members:
-            return 0
-        left = Sorted({other: score for other, score in members.items() if other != member})
-        if left:
-            self.put(key, left)
-        else:
+        members = self.get(key, Sorted) or Sorted()
+        left = Sorted({other: score for other, score in members.items() if other not in gone})
+        if members and not left:
             self.drop(key)
-        return 1
+        elif len(left) < len(members):
+            self.put(key, left)
+        return len(members) - len(left)
 
     def do_zscore(self, key: bytes, member: bytes) -> bytes | None:
         """ZSCORE, as text, as in scripts and RESP2."""
@@ -258,9 +257,14 @@ class Data:
         members = self.get(key, Sorted) or Sorted()
         return members.in_order().index(member) if member in members else None
 
-    def do_zrange(self, key: bytes, first: bytes, last: bytes) -> list[Reply]:
-        """ZRANGE: by position."""
-        return [*_part((self.get(key, Sorted) or Sorted()).in_order(), first, last)]
+    def do_zrange(self, key: bytes, first: bytes, last: bytes, *options: bytes) -> list[Reply]:
+        """ZRANGE: by position; or the first of those with a score of at most *last*."""
+        members = self.get(key, Sorted) or Sorted()
+        if not options:
+            return [*_part(members.in_order(), first, last)]
+        assert (first, *options[:3]) == (b"-inf", b"BYSCORE", b"LIMIT", b"0")
+        low = [member for member in members.in_order() if members[member] <= float(last)]
+        return [*low[: _number(options[3])]]
 
     def do_zrevrange(self, key: bytes, first: bytes, last: bytes, *scores: bytes) -> list[Reply]:
         """ZREVRANGE: from the end, with scores on request."""

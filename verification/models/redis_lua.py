@@ -1,7 +1,7 @@
 """Lua, as the server runs it: the production scripts themselves, on the model's commands.
 
 For the model alone. The interpreter is the real one, Lua 5.1 (`lupa`, of the test dependencies); a
-script is compiled once for the whole process.
+script is compiled once for the whole process. Dragonfly has Lua 5.4, with an `unpack` as in 5.1.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 class Interpreter:
     """One Lua interpreter for all models, which run one after the other."""
 
-    def __init__(self) -> None:
-        self.lua = import_module("lupa.lua51").LuaRuntime(encoding=None)
+    def __init__(self, version: str = "51") -> None:
+        self.lua = import_module(f"lupa.lua{version}").LuaRuntime(encoding=None)
+        self.lua.execute(b"unpack = unpack or table.unpack")
+        # Of these versions only later ones have whole numbers; a server replies others as they are.
+        self.whole = version != "51"
         self.do: Callable[[tuple[bytes, ...]], Reply] = _nothing
         self.table = self.lua.table_from
         self.kind = type(self.table([]))
@@ -77,6 +80,8 @@ class Interpreter:
             return [self._reply(value[place]) for place in range(1, len(value) + 1)]
         if value is None or value is False:
             return None
+        if self.whole and isinstance(value, float):
+            raise TypeError(f"a script replies {value!r}, not a whole number")
         return value if isinstance(value, bytes) else int(value)
 
 

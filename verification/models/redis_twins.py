@@ -25,6 +25,7 @@ from leaselock._backends.redis.scripts import (
     BREAK_LOCK,
     COLLECT,
     CONVERT,
+    FORGET_IDLE,
     INSPECT,
     RAISE_TOKEN,
     RELEASE,
@@ -33,8 +34,8 @@ from leaselock._backends.redis.scripts import (
     RESIZE,
     SET_LIFETIME,
 )
-from leaselock._core.backend import Convert, Resize
-from leaselock.errors import StoreError
+from leaselock._core.backend import Mismatch
+from leaselock.errors import LimitMismatch, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = (
     *(ACQUIRE, BREAK_LOCK, COLLECT, INSPECT, RAISE_TOKEN, RELEASE, RENEW, SET_LIFETIME),
-    *(ACQUIRE_SHARED, RELEASE_SHARED, CONVERT, RESIZE),
+    *(ACQUIRE_SHARED, RELEASE_SHARED, CONVERT, RESIZE, FORGET_IDLE),
 )
 # A script whose clock is given by its last two arguments: a script may write what is left of a key.
 GIVEN = """local given, server = {ARGV[#ARGV - 1], ARGV[#ARGV]}, redis
@@ -153,15 +154,13 @@ class Twins:
 
     # --- requests -------------------------------------------------------------------------------
 
-    def ask(self, request: object) -> object:
+    def ask(self, request: Any) -> object:
         """Return the library's answer to a request, or its error."""
         self.asker = getattr(request, "claim", None)
         try:
-            if isinstance(request, Convert):
-                return self.runner.run(self.backend.convert(*request, 0.0))
-            if isinstance(request, Resize):
-                return self.runner.run(self.backend.resize(*request, 0.0))
-            return self.runner.run(self.backend.handle(request, 0.0))
+            return self.runner.run(self.backend.request(request, 0.0))
+        except LimitMismatch as error:
+            return Mismatch(error.found)
         except StoreError as error:
             return error
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock._backends.memory.store import Table
+from leaselock._backends.memory.store import MemoryRow, Table
+from leaselock._core import rules
 from leaselock._core.backend import WAKE_ALL, Acquire, Listen, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from leaselock._core.backend import LockState
 
 
 class Model:
@@ -45,6 +48,10 @@ class Model:
             self.watchers.setdefault(watched, set()).add(client)
         else:
             self.notify(client, WAKE_ALL)
+
+    def state(self, name: str) -> LockState:
+        """What is shown of a lock."""
+        return rules.state(MemoryRow(self.table, "", name), name)
 
     def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
         """Execute a request to the store or to the listener."""

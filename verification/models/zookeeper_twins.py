@@ -16,6 +16,7 @@ from testkit.servers.process import eventually
 from verification.models.zookeeper_clients import Client, Stub, asker, is_of_node, process_of
 from verification.models.zookeeper_model import Model
 
+from leaselock._backends.zookeeper.layout_marker import marker_path
 from leaselock._backends.zookeeper.paths import path_of
 from leaselock._backends.zookeeper.queue import QueueBackend
 from leaselock._backends.zookeeper.queue_order import KAZOO
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from leaselock._core.backend import Claim
 
+MARKER = marker_path("/")[1:]
 SESSION = 20.0
 REPLY_TIMEOUT = 20.0
 # Another program.
@@ -161,7 +163,7 @@ class ZooTwins:
         theirs = batch._replace(session=self.sessions[batch.session])
         until = system_env.now() + REPLY_TIMEOUT
         try:
-            if not client.connection.connected:
+            if not client.connection.online:
                 client.connection.call(Connect(), until)
             return client.connection.call(theirs, until)
         except StoreError as error:
@@ -173,6 +175,8 @@ class ZooTwins:
         writes = [operation for operation in batch.operations if isinstance(operation, WRITES)]
         alone = writes == [first] and not isinstance(first, EnsurePath)
         self._really(client, Batch((Read(self.root),), 0))  # so that there is a connection
+        # The fault is for this request, not for those of the layout marker.
+        eventually(lambda: client.connection.marker.running is None)
         action = fault if alone else "cut"
         self.proxy.plan(action, self.root.encode())
         assert not client.heard()
@@ -203,7 +207,7 @@ class ZooTwins:
     def _plain(self, answer: object, ours: bool) -> object:
         """A reply without the server's own numbers; names come in any order."""
         if isinstance(answer, Children):
-            return sorted(answer.names)
+            return sorted(name for name in answer.names if name != MARKER)
         if not isinstance(answer, Node) or not ours:
             return answer._replace(created=0.0) if isinstance(answer, Node) else answer
         return self._theirs(answer)
@@ -235,7 +239,8 @@ class ZooTwins:
             return []
         data, stat = self.witness.get(path)
         node = Node(path, stat.czxid, stat.ephemeralOwner, 0.0, data, stat.mzxid, stat.version)
-        parts = [self._below(f"{path}/{child}") for child in self.witness.get_children(path)]
+        children = [name for name in self.witness.get_children(path) if name != MARKER]
+        parts = [self._below(f"{path}/{child}") for child in children]
         return [(path, node), *(one for part in parts for one in part)]
 
     def _compare_events(self, name: str) -> None:
@@ -267,13 +272,13 @@ class ZooTwins:
         session = connection.client.client_id
 
         def ended() -> bool:
-            if connection.session == old and connection.connected:
+            if connection.session == old and connection.online:
                 # The client may reconnect and take its session back before the thief ends it.
                 thief = KazooClient(self.hosts, client_id=session)
                 thief.start()
                 thief.stop()
                 thief.close()
-            return connection.session not in (0, old) and connection.connected
+            return connection.session not in (0, old) and connection.online
 
         eventually(ended)
         self.model.expire(name)

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from verification.simulation.redis_judge import Keys
     from verification.simulation.world import Faults
 
-    from leaselock._backends.memory.store import Entry
     from leaselock._backends.redis.backend import RedisBackend
     from leaselock._core.backend import HoldRecord
     from leaselock._core.election import Candidacy, Term
+    from leaselock._core.entry_row import Entry
     from leaselock._core.lease_handle import LeaseHandle
 
 # In calm stories a change is reported within so many seconds. The end of a fixed lease is one.

@@ -55,8 +55,8 @@ def forked(
             one.wakers.clear()  # the waiting threads do not exist in the child
     for one in [*memo.values()]:
         store: Any = one
-        if all(hasattr(one, method) for method in ("interrupt", "close", "abandon")):
-            store.abandon()  # as drivers do in a child
+        if all(hasattr(one, method) for method in ("interrupt", "close", "after_fork")):
+            store.after_fork()  # as drivers do in a child
     copies.service.abandon(REASON, False)
     return copies
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from verification.models.sqlite_model import Model
     from verification.simulation.world import Machine, World
 
-    from leaselock._backends.memory.store import Entry
     from leaselock._core.client_core import ClientCore
+    from leaselock._core.entry_row import Entry
     from leaselock._core.hold import Hold
     from leaselock._core.hold_registry import HoldRegistry
 
@@ -39,10 +39,11 @@ Invariant = Literal[
     "answer",
     "period",
     "spin",
+    "listing",
 ]
 """What a violation is of: at most one holder; rising tokens; first come, first served; every loss
 reported, and none without a reason; nothing left in the store; no lock idle before a waiter; the
-answers that callers get; one run in a period; no loop without a wait.
+answers that callers get; one run in a period; no loop without a wait; every lock in the index.
 """
 
 

@@ -21,5 +21,9 @@ def rewrite(patch: pytest.MonkeyPatch, names: str, before: str, after: str) -> N
         text = getattr(scripted_lock, name).text
         assert before in text, f"{name} has no {before!r} any more"
         text = text.replace(before, after)
-        sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
-        patch.setattr(scripted_lock, name, Script(text, sha))
+        patch.setattr(scripted_lock, name, script_of(text))
+
+
+def script_of(text: str) -> Script:
+    """A script with this text."""
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from verification.simulation.world import Machine
 
-    from leaselock._backends.memory.store import Entry
     from leaselock._core.backend import Claim, HoldRecord, Mode
     from leaselock._core.client_core import ClientCore
+    from leaselock._core.entry_row import Entry
     from leaselock._core.hold import Hold
     from leaselock._core.lease_handle import LeaseHandle
     from leaselock._core.mutex import Mutex

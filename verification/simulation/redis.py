@@ -15,6 +15,7 @@ from verification.simulation.redis_net import Connections, Network, Sentinel
 from verification.simulation.story import HEAL, Story
 from verification.simulation.world import EPOCH
 
+from leaselock._backends.redis import index
 from leaselock._backends.redis.backend import CAPABILITIES, RedisBackend
 from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.messages import Address
@@ -23,6 +24,7 @@ from leaselock._backends.redis.store import RedisStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pytest
     from verification.simulation.judge import Judge
     from verification.simulation.world import Machine
 
@@ -32,6 +34,12 @@ WATCHED = settings_of("redis+sentinel://s1:1,s2:2,s3:3/main")
 DRIFT = 0.0005
 # The maximal times that a server is away, is busy, and that its clock is set back.
 AWAY, BUSY, BACK = 2.0, 1.0, 3.0
+
+
+def trim_always(patch: pytest.MonkeyPatch) -> None:
+    """Have each release look at the oldest names in the index, however new they are."""
+    patch.setattr(index, "TRIM_EVERY", 1)
+    patch.setattr(index, "TRIM_AGE", -EPOCH)
 
 
 class RedisStory(Story):

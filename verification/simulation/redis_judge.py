@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from verification.models.redis_data import Hash
 from verification.simulation.judge import CALM_STALL, Judge, Violation
 
-from leaselock._backends.redis.keys import holder_of, keys_of, wake_channel
+from leaselock._backends.redis.keys import PREFIX, holder_of, index_of, keys_of, wake_channel
 from leaselock._backends.redis.listener import RECHECK_MS
 from leaselock._backends.redis.scripted_lock import CONFIRM_WITHIN_MS
 from leaselock._core.effects import FOREVER
@@ -37,6 +37,19 @@ class Keys(NamedTuple):
     token: bytes
     waiters: tuple[str, ...]
     addresses: tuple[str, ...]
+
+
+def check_listed(data: Data, name: str) -> None:
+    """A lock that is held or waited for is in the index of active names."""
+    keys = keys_of(name)
+    listed: Any = data.values.get(index_of(None, PREFIX).encode(), ())
+    now = data.micros() // 1000
+    found = [key.encode() for key in (keys.lock, keys.queue) if key.encode() in data.values]
+    if (
+        any(data.ends.get(key, FOREVER) >= now for key in found)
+        and keys.lock.encode() not in listed
+    ):
+        raise Violation("listing", f"{name!r} is in use, and not in the index")
 
 
 def owner_in(lock: Any) -> bytes:
@@ -123,6 +136,8 @@ class RedisJudge(Judge):
         holder = "" if self._ended(keys) else keys.holder
         if holder and not self.shows:
             self._check_holder(name, holder)
+        if before is not keys:
+            check_listed(keys.data, name)
         if before is not keys or self.holders[name] != holder:
             self._check_change(name, holder, keys)
         self._check_stall(name, holder, keys, valid_holders)

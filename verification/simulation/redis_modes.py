@@ -20,7 +20,7 @@ from verification.simulation.modes import (
     conflict,
 )
 from verification.simulation.redis import RedisStory
-from verification.simulation.redis_judge import STALL
+from verification.simulation.redis_judge import STALL, check_listed
 
 from leaselock._backends.redis.keys import keys_of
 from leaselock._backends.redis.listener import RECHECK_MS
@@ -78,7 +78,8 @@ def read(server: Server, name: str) -> Keys:
             holds.append(hold)
     queue = data.values.get(keys.queue.encode()) or Sorted()
     assert isinstance(queue, Sorted)
-    waiters = tuple(waiter_of(name, member) for member in queue.in_order())
+    found = (waiter_of(name, member) for member in queue.in_order())
+    waiters = tuple(waiter for waiter in found if waiter is not None)
     return Keys(tuple(holds), waiters, ended)
 
 
@@ -109,6 +110,7 @@ class RedisModesJudge(ManyHolds):
         self.record_given_up()
         keys = {name: read(server, name) for name in self.story.names}
         for name, found in keys.items():
+            check_listed(server.data, name)
             self._record_queue(name, found)
         self.valid_holders()
         for name, found in keys.items():

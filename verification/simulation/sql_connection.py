@@ -77,7 +77,7 @@ class Network:
 
 
 class SimulatedConnection:
-    """A client's connection."""
+    """A client's connection, as an asyncio client has it: it survives a cancelled request."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -88,7 +88,9 @@ class SimulatedConnection:
         self.closed = self.over = False
         self.whole = True
         self.session: Any = None
-        self.owes = False
+        self.reply_pending = False
+        # The request in progress leaves no transaction, and was not given up at its deadline.
+        self.complete = False
         self.answer: object = None
         self.reply: Reply | None = None
         self.payloads: list[str] = []
@@ -98,8 +100,18 @@ class SimulatedConnection:
     @property
     def usable(self) -> bool:
         """Return whether it is open, outside a transaction, and without an outstanding answer."""
-        ok = not (self.closed or self.over or self.owes) and self.session is not None
+        ok = not (self.closed or self.over or self.reply_pending) and self.session is not None
         return ok and not self.session.in_transaction
+
+    @property
+    def resumable(self) -> bool:
+        """Return whether a request that leaves no transaction was cancelled."""
+        pending = self.reply_pending and self.session is not None
+        return pending and self.complete and not (self.closed or self.over)
+
+    def now(self) -> float:
+        """Return the time on the machine's clock."""
+        return self.network.machine.now()
 
     def fresh(self) -> bool:
         """Return whether it is usable, according to the client's kernel."""
@@ -143,7 +155,7 @@ class SimulatedConnection:
 
     def _statements(self, request: object, until: float, reply: Reply) -> None:
         if isinstance(request, (Execute, Send)):
-            self.owes, self.answer = True, None
+            self.reply_pending, self.answer = True, None
             if self.network.happens(self.network.world.faults.lost_request):
                 self.lose()
             server, session = self.network.server, self.session
@@ -165,7 +177,7 @@ class SimulatedConnection:
 
     def _too_late(self, reply: Reply, outcome: object) -> None:
         if self.reply is reply:
-            self.reply = None
+            self.reply, self.complete = None, False
             reply(outcome)
 
     def _settle(self, outcome: object) -> None:
@@ -204,7 +216,7 @@ class SimulatedConnection:
         self.to_client(lambda: self._received(results))
 
     def _received(self, results: object) -> None:
-        self.owes, self.answer = False, results
+        self.reply_pending, self.answer = False, results
         if isinstance(results, SqlError):
             # A copy, because its traceback would keep a process alive.
             self.answer = SqlError(results.state, results.text)
@@ -218,7 +230,7 @@ class SimulatedConnection:
 
     def _heard(self, payload: str) -> None:
         self.payloads.append(payload)
-        if self.reply is not None and not self.owes:
+        if self.reply is not None and not self.reply_pending:
             self._notify()
 
     def _notify(self) -> None:

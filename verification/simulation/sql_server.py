@@ -347,8 +347,10 @@ class Server:
     do_row_stranger = do_advisory_stranger
 
     def do_end_session(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """Terminate a session."""
-        other = self.sessions.get(values["backend"])
+        """Terminate the session of a hold, while it is that."""
+        other = self.owners.get(("liveness_key", values["liveness_key"]))
+        if other is not None and other.number != values["backend"]:
+            other = None
         if other is not None and other is not session:
             self.end(other)
         return [(other is not None,)]

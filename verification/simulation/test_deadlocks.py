@@ -59,7 +59,7 @@ class Story:
     def snapshot(self) -> list[LockInfo]:
         """What the store knows at this moment."""
         names = sorted(self.store.table.entries)
-        return [lock_info(self.store.table._state(name)) for name in names]
+        return [lock_info(self.store.state(name)) for name in names]
 
     def client(self, number: int, orders: list[list[str]]) -> None:
         """Start a client with one process for each order."""
@@ -165,7 +165,7 @@ class Curious(NodeQueue):
         ([["a"]] * 4, set()),
         ([["a", "x"], ["b", "x"], ["x"]], {"b", "x"}),
         ([["a", "b"], ["b", "a"]], {"a", "b"}),
-        ([["a", "b"], ["b", "c"], ["c", "a"]], {"a", "b", "c", None}),
+        ([["a", "b"], ["b", "c"], ["c", "a"]], {"a", "b", "c"}),
     ],
     ids=["nothing held", "nobody waits for what is held", "two members", "three members"],
 )
@@ -183,15 +183,30 @@ def test_a_search_asks_only_for_locks_of_its_wait(
     assert set(Curious.questions) == asked
 
 
-def test_an_owner_of_many_locks_lists_all() -> None:
+def test_an_owner_of_many_locks_lists_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlocks, "MOST_ASKED", 16)
     Curious.questions.clear()
     story = Story(1, Faults())
     story.backend = Curious
-    many = [f"lock {number}" for number in range(deadlocks.MOST_HELD + 1)]
+    many = [f"lock {number}" for number in range(deadlocks.MOST_ASKED + 1)]
     story.client(1, [[*many, "a", "b"]])
     story.client(2, [["b", *many[:1]]])
     story.world.play(60.0)
     assert story.done == 2
+    assert None in Curious.questions
+
+
+def test_a_waiter_that_does_not_say_what_it_holds_is_found_by_listing_all() -> None:
+    """Its client does not search for deadlocks itself, or is of another version."""
+    Curious.questions.clear()
+    story = Story(1, Faults())
+    story.backend = Curious
+    story.client(1, [["a", "b"]])
+    story.timeout = None
+    story.client(2, [["b", "c"]])
+    story.client(3, [["c", "a"]])
+    story.world.play(10.0)
+    assert story.existed
     assert None in Curious.questions
 
 

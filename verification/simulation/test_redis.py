@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from verification.simulation.quarters import QUARTERS
+from verification.simulation.redis import trim_always
 from verification.simulation.seeds import must_pass
 from verification.simulation.stories import play, report
 
@@ -23,6 +24,12 @@ def test_seeds_pass(quarter: int) -> None:
 def test_seeds_with_readers_writers_and_permits_pass(quarter: int) -> None:
     must_pass("redis modes", quarter * MODES, MODES)
     must_pass("redis modes persistent", quarter * PERSISTENT, PERSISTENT)
+
+
+def test_seeds_pass_while_each_release_trims_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    trim_always(monkeypatch)
+    must_pass("redis", 0, SEEDS)
+    must_pass("redis modes", 0, MODES)
 
 
 def test_after_data_loss_two_leases_overlap_and_tokens_still_increase() -> None:

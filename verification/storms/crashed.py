@@ -1,7 +1,8 @@
 """python -m verification.storms.crashed [--holders N] [STORE ...]
 
 A process acquires many locks, each of a name of its own, and is killed. When the leases have ended,
-`gc` runs, and what is left in the private store is counted: names, keys, nodes.
+`gc` runs with the default `op_timeout`, and what is left in the private store is counted: names,
+keys, nodes or rows.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from testkit.servers.databases import TABLES
 from testkit.servers.ensembles import fresh
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.postgres import Postgres
 from testkit.servers.process import eventually
 from testkit.servers.redis import Redis
 from testkit.servers.zookeeper import Ensemble
@@ -29,18 +35,38 @@ if TYPE_CHECKING:
 
 HOLDERS = 10_000
 # Seconds, as in CRASH.
-LEASE = 2.0
-# The longest time until all leases of the killed process have ended, and for one `gc`: on ZooKeeper
-# it takes requests for each name.
-PATIENCE = 60.0
+LEASE = 10.0
+# The session of ZooKeeper, in seconds.
+SESSION = 10.0
+# The leases in memory, in seconds.
+SHORT = 3.0
+# The longest time from the first `gc` until all holds have ended and nothing is left of them.
+PATIENCE = 120.0
+# A hold of ZooKeeper ends with its session, however long its lease is. Renewing thousands of leases
+# reads as many nodes, which keeps a busy machine from all else.
 CRASH = """
 import os, signal, sys, leaselock
-client = leaselock.Client(sys.argv[1])
+url = sys.argv[1]
+client = leaselock.Client(url, op_timeout=60)
+options = {"lease": 3600.0, "renew": False} if url.startswith("zookeeper") else {"lease": 10.0}
 holders = range(int(sys.argv[2]))
-leases = [client.lock(f"crashed {number}", lease=2.0).acquire() for number in holders]
+leases = [client.lock(f"crashed {number}", **options).acquire() for number in holders]
 print(len(leases), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
+COUNT_ROWS = """
+import sqlite3, sys
+print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone()[0])
+"""
+ROWS = "SELECT " + " + ".join(f"(SELECT count(*) FROM {table})" for table in ("lock", "hold"))
+
+
+class Place(NamedTuple):
+    """A private store."""
+
+    url: str
+    records: Callable[[], int]
+    """How many it has."""
 
 
 class Figures(NamedTuple):
@@ -49,11 +75,16 @@ class Figures(NamedTuple):
     store: str
     holders: int
     before: int
-    collected: int
+    runs: int
+    seconds: float
+    removed: int
     left: int
 
     def __str__(self) -> str:
-        return f"| {self.store} | {self.holders} | {self.before} | {self.collected} | {self.left} |"
+        return (
+            f"| {self.store} | {self.holders} | {self.before} | {self.runs} "
+            f"| {self.seconds:.1f} s | {self.removed} | {self.left} |"
+        )
 
 
 def crash(url: str, holders: int) -> None:
@@ -63,67 +94,117 @@ def crash(url: str, holders: int) -> None:
     assert int(shown) == holders, shown
 
 
-def collected(store: str, url: str, holders: int, count: Callable[[], int]) -> Figures:
-    """Collect garbage until nothing is left, or the leases must have ended long ago."""
-    before, found = count(), 0
-    with leaselock.Client(url, op_timeout=PATIENCE) as client:
+def collected(store: str, place: Place, holders: int, lease: float = LEASE) -> Figures:
+    """Collect garbage when the leases have ended, until nothing is left, or until PATIENCE is over:
+    a store may take some seconds more to end a session, or to forget a counter.
+    """
+    died, before = time.monotonic(), place.records()
+    eventually(lambda: time.monotonic() > died + lease, PATIENCE)
+    found, runs, seconds = 0, 0, 0.0
+    with leaselock.Client(place.url) as client:
 
         def clean() -> bool:
-            nonlocal found
+            nonlocal found, runs, seconds
+            began = time.monotonic()
             found += client.gc()
-            return not count()
+            runs, seconds = runs + 1, seconds + time.monotonic() - began
+            return not place.records()
 
         deadline = time.monotonic() + PATIENCE
-        eventually(lambda: clean() or time.monotonic() > deadline, PATIENCE + 10)
-    return Figures(store, holders, before, found, count())
+        eventually(lambda: clean() or time.monotonic() > deadline, PATIENCE + 60)
+    return Figures(store, holders, before, runs, seconds, found, place.records())
 
 
 def memory(holders: int) -> Figures:
     """A store ends with its process: here the holders stop renewing, and release nothing."""
     name = uuid.uuid4().hex
     entries = database_of(name, time.monotonic).table.entries
-    with leaselock.Client(f"memory://{name}") as client:
-        locks = [client.lock(f"crashed {n}", lease=LEASE, renew=False) for n in range(holders)]
-        leases = [lock.acquire() for lock in locks]
-        return collected("memory", f"memory://{name}", len(leases), lambda: len(entries))
+    place = Place(f"memory://{name}", lambda: len(entries))
+    with leaselock.Client(place.url) as client:
+        for number in range(holders):
+            client.lock(f"crashed {number}", lease=SHORT, renew=False).acquire()
+        return collected("memory", place, holders, SHORT)
 
 
-def redis(holders: int) -> Figures:
-    """Every key: holds, queues and counters of tokens."""
-    with Redis() as server:
-        url = f"{server.url}?token_ttl=1"
-        crash(url, holders)
-        return collected("redis", url, holders, lambda: int(server.ask("DBSIZE")))
+def sqlite(stack: ExitStack) -> Place:
+    """The rows of names and holds."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="crashed-"))
+    path = f"{folder}/locks.db"
+
+    def rows() -> int:
+        # In another process: closing the file in this one would release its locks.
+        command = [sys.executable, "-c", COUNT_ROWS, path, ROWS]
+        return int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+    return Place(f"sqlite:///{path}?token_ttl=1", rows)
 
 
-def zookeeper(holders: int) -> Figures:
-    """Every node below the root."""
-    with Ensemble() as ensemble:
-        url = fresh(ensemble, timeout=2)
-        root = parsed(url).root
-        witness: Any = KazooClient(ensemble.hosts)
-        witness.start()
-
-        def nodes(path: str = root) -> int:
-            witness.sync(path)
-            names: list[str] = witness.get_children(path)
-            return len(names) + sum(
-                int(witness.get(f"{path}/{name}")[1].children_count) for name in names
-            )
-
-        try:
-            crash(url, holders)
-            return collected("zookeeper", url, holders, nodes)
-        finally:
-            witness.stop()
-            witness.close()
+def redis(stack: ExitStack) -> Place:
+    """Every key that belongs to a lock: holds, queues and counters of tokens."""
+    server = stack.enter_context(Redis())
+    return Place(f"{server.url}?token_ttl=1", lambda: len(server.stored_keys()))
 
 
-STORES: dict[str, Callable[[int], Figures]] = {
-    "memory": memory,
+def redlock(stack: ExitStack) -> Place:
+    """The same on three masters."""
+    servers = [stack.enter_context(Redis()) for _ in range(3)]
+    url = ",".join(f"{server.url}?token_ttl=1" for server in servers)
+    return Place(url, lambda: sum(len(server.stored_keys()) for server in servers))
+
+
+def zookeeper(stack: ExitStack) -> Place:
+    """Every node below the root, but for the layout marker."""
+    ensemble = stack.enter_context(Ensemble())
+    url = fresh(ensemble, timeout=SESSION)
+    root = parsed(url).root
+    witness: Any = KazooClient(ensemble.hosts)
+    witness.start()
+    stack.callback(witness.close)
+    stack.callback(witness.stop)
+
+    def nodes() -> int:
+        witness.sync(root)
+        names = [name for name in witness.get_children(root) if name != "%layout"]
+        found = [witness.get_async(f"{root}/{name}") for name in names]
+        return len(names) + sum(int(one.get()[1].children_count) for one in found)
+
+    return Place(url, nodes)
+
+
+def database(kind: Callable[[], Postgres | MariaDB], schema: str) -> Callable[[ExitStack], Place]:
+    """The rows of all tables but that of the facts."""
+
+    def made(stack: ExitStack) -> Place:
+        server = kind()
+        stack.enter_context(server)
+        with leaselock.Client(server.url) as client:
+            client.setup()
+        counts = (f"(SELECT count(*) FROM {schema}leaselock_{table})" for table in TABLES)
+        query = f"SELECT {' + '.join(counts)}"
+        return Place(f"{server.url}?token_ttl=1", lambda: int(server.query(query)[0][0]))
+
+    return made
+
+
+PLACES: dict[str, Callable[[ExitStack], Place]] = {
+    "sqlite": sqlite,
     "redis": redis,
+    "redlock-3": redlock,
     "zookeeper": zookeeper,
+    "postgres": database(Postgres, ""),
+    "mariadb": database(MariaDB, "locks."),
 }
+STORES = ("memory", *PLACES)
+
+
+def play(store: str, holders: int) -> Figures:
+    """Crash on one store."""
+    if store == "memory":
+        return memory(holders)
+    with ExitStack() as stack:
+        place = PLACES[store](stack)
+        crash(place.url, holders)
+        return collected(store, place, holders)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -134,11 +215,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--holders", type=int, default=HOLDERS)
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(STORES))
     words: Any = parser.parse_args(arguments)
-    print("| store | crashed holders | before gc | collected | left |")
-    print("| - | - | - | - | - |")
+    print("| store | crashed holders | records before | runs of gc | time | removed | left |")
+    print("| - | - | - | - | - | - | - |")
     failed = False
     for name in words.stores or STORES:
-        figures = STORES[name](words.holders)
+        figures = play(name, words.holders)
         print(figures, flush=True)
         failed = failed or figures.left > 0
     return 1 if failed else 0

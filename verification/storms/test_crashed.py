@@ -12,4 +12,7 @@ if TYPE_CHECKING:
 
 def test_gc_leaves_nothing_of_crashed_holders(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--holders", "20", "memory"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "| memory | 20 | 20 | 20 | 0 |"
+    *_, row = capsys.readouterr().out.splitlines()
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells[:3] == ["memory", "20", "20"]
+    assert cells[5:] == ["20", "0"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import signal
+import time
 
+import pytest
+from testkit.conformance.world import Interruption
+from testkit.servers.process import eventually
 from verification.storms import interruptions
 from verification.storms.interruptions import Figures, main
-
-if TYPE_CHECKING:
-    import pytest
+from verification.storms.timer import Delay, Timer, late
 
 
 def test_every_operation_is_interrupted_in_tasks_and_in_threads(
@@ -23,6 +25,28 @@ def test_every_operation_is_interrupted_in_tasks_and_in_threads(
 
 
 def test_a_lock_that_is_held_for_too_long_is_reported() -> None:
-    figures = Figures("memory", "asyncio", [("acquire 1 before 1", 0.001), ("body 2 after 2", 0.7)])
-    assert figures.slow() == [("body 2 after 2", 0.7)]
-    assert "| 2 | 2 | 350.5 ms | 700.0 ms | 1 |" in str(figures)
+    quick, long = Interruption("acquire 1 before 1", 1.0, 0.001), Interruption("body 2", 2.0, 0.7)
+    figures = Figures("memory", "asyncio", [quick, long], [Delay(2.1, 0.15)])
+    assert figures.slow() == figures.long() == [long]
+    assert "| 2 | 2 | 350.5 ms | 700.0 ms | 150.0 ms | 1 | 1 |" in str(figures)
+
+
+def test_the_delays_of_a_timer_in_the_same_interval_do_not_count() -> None:
+    long = Interruption("body 2 after 2", 2.0, 0.7)
+    # Of the first one 0.1 s are in the interval, of the second one all, of the third one nothing.
+    delays = [Delay(2.1, 0.2), Delay(2.4, 0.15), Delay(9.0, 1.0)]
+    figures = Figures("memory", "asyncio", [long], delays)
+    assert figures.late(long) == pytest.approx(0.25)
+    assert figures.long() == [long]
+    assert figures.slow() == []
+
+
+def test_a_process_without_processor_time_is_late() -> None:
+    with Timer() as timer:
+        eventually(lambda: bool(timer.measured()))  # it runs
+        began = time.monotonic()
+        timer.process.send_signal(signal.SIGSTOP)
+        eventually(lambda: time.monotonic() > began + 0.2)
+        timer.process.send_signal(signal.SIGCONT)
+        eventually(lambda: timer.measured()[-1].ended > began + 0.2)
+    assert late(timer.delays, began, began + 0.2) > 0.1

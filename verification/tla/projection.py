@@ -196,13 +196,13 @@ class TracedQueue(NodeQueue):
     machine = ""
     recorder: Recorder
 
-    async def request(self, request: Any, until: float) -> Any:
+    async def send(self, request: Any, until: float) -> Any:
         """Send a request, and record its begin and its end."""
         if not isinstance(request, (Acquire, Release, Renew)):
-            return await super().request(request, until)
+            return await super().send(request, until)
         sent = self.recorder.send(self.machine, request)
         try:
-            reply = await super().request(request, until)
+            reply = await super().send(request, until)
         except BaseException:
             self.recorder.end(sent, "unanswered")
             raise

@@ -6,8 +6,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from verification.simulation.bugs import BUGS
 from verification.tla import tlc
 from verification.tla.checks import CHECKS
+from verification.tla.projection import events_of
 
 if TYPE_CHECKING:
     from verification.tla.checks import Check
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 SECONDS = 1800.0
 # For those that are not complete: so deep as this goes.
 BOUND = 60.0
+# How many runs are compared with the model, with a planted bug and without; TLC reads a part whole.
+PLANTED, RUNS, PART = 25, 1000, 100
 TIMEOUT = pytest.mark.timeout(SECONDS * 1.1)
 
 
@@ -38,6 +42,26 @@ def test_model(check: Check) -> None:
     else:
         assert result.violated == ""
         assert result.finished or endless
+
+
+@pytest.mark.heavy
+@TIMEOUT
+@pytest.mark.parametrize("first", range(0, RUNS, PART))
+def test_runs_of_the_code_are_behaviours_of_the_model(first: int) -> None:
+    refused, result = tlc.refused([events_of(first + i) for i in range(PART)], SECONDS)
+    assert (refused, result.violated) == ([], "")
+
+
+@pytest.mark.heavy
+@TIMEOUT
+@pytest.mark.parametrize(
+    "name",
+    ["expires_early", "no_tombstone", "queue_jumped", "renewal_shortens", "validity_from_reply"],
+)
+def test_runs_of_code_with_a_bug_are_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    next(bug for bug in BUGS if bug.name == name).plant(monkeypatch)
+    refused, _ = tlc.refused([events_of(seed) for seed in range(PLANTED)], SECONDS)
+    assert refused
 
 
 @pytest.mark.heavy

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from verification.simulation.plant import planted
 
+from leaselock._backends.sql.session_pool import SessionPool
 from leaselock._core.mutex import Mutex
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pytest
 
 
@@ -23,3 +26,18 @@ def cancel_wakes_nobody(patch: pytest.MonkeyPatch) -> None:
         return len(waiting)
 
     patch.setattr(Mutex, "cancel", cancel)
+
+
+@planted("cancelled waits sql sessions")
+def grant_of_a_cut_connection(patch: pytest.MonkeyPatch) -> None:
+    """The connection of a cancelled wait is closed while its token is counted on another one, and
+    the grant counts.
+    """
+
+    def wake(pool: SessionPool, claim_ids: Iterable[str]) -> None:
+        for claim_id in claim_ids:
+            found = pool.sessions.get(claim_id)
+            if found is not None and found.session.token is None:
+                found.connection.cut()
+
+    patch.setattr(SessionPool, "wake", wake)

@@ -51,7 +51,7 @@ def tracked_after_the_look(patch: pytest.MonkeyPatch) -> None:
     real = RedisBackend.watch_lock
 
     async def watch_lock(self: RedisBackend, claim: Claim, until: float) -> Watched:
-        (state,) = await self.inspect(claim.name, "*", until)
+        (state,) = await self.locks.inspect(claim.name, "*", until)
         return Watched(state, (await real(self, claim, until)).retry_after)
 
     patch.setattr(RedisBackend, "watch_lock", watch_lock)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @planted("sqlite")
 def child_has_no_listener(patch: pytest.MonkeyPatch) -> None:
     """A forked child uses its parent's listener, which does not exist there."""
-    patch.setattr(NodeQueue, "reset_identity", lambda self: None)
+    patch.setattr(NodeQueue, "after_fork", lambda self: None)
 
 
 @planted("sqlite")
@@ -52,7 +52,7 @@ def child_keeps_holds(patch: pytest.MonkeyPatch) -> None:
 
     def abandon(self: HoldRegistry, reason: str, ours: bool) -> None:
         self.begin()
-        self.backend.reset_identity()
+        self.backend.after_fork()
 
     patch.setattr(HoldRegistry, "abandon", abandon)
 

@@ -30,13 +30,13 @@ def cancelled_waiter_gets_lease(patch: pytest.MonkeyPatch) -> None:
 def child_hands_off(patch: pytest.MonkeyPatch) -> None:
     """After a fork the child hands off the lease of its parent (hazard F6)."""
 
-    def reset_identity(self: LocalHandoff) -> None:
+    def after_fork(self: LocalHandoff) -> None:
         for waiter in self.waiters.values():
             if waiter.lease is not None:
                 waiter.lease.holder = None
-        self.backend.reset_identity()
+        self.backend.after_fork()
 
-    patch.setattr(LocalHandoff, "reset_identity", reset_identity)
+    patch.setattr(LocalHandoff, "after_fork", after_fork)
 
 
 @planted("local handoff", faults={"freeze": 0.05, "freeze_mean": 4.0})

@@ -161,14 +161,18 @@ def permits_off_by_one(patch: pytest.MonkeyPatch) -> None:
 @planted("modes")
 def reader_beside_writer(patch: pytest.MonkeyPatch) -> None:
     """A reader is granted beside a writer."""
-    patch.setitem(backend.BESIDE, "shared", backend.BESIDE["shared"] | {"exclusive"})
+    patch.setitem(
+        backend.COMPATIBLE_MODES, "shared", backend.COMPATIBLE_MODES["shared"] | {"exclusive"}
+    )
     patch.setattr(rules, "CLOSED", frozenset({"upgrading"}))
 
 
 @planted("modes")
 def reader_enters_while_upgrading(patch: pytest.MonkeyPatch) -> None:
     """A new reader is granted while an upgrade waits."""
-    patch.setitem(backend.BESIDE, "shared", backend.BESIDE["shared"] | {"upgrading"})
+    patch.setitem(
+        backend.COMPATIBLE_MODES, "shared", backend.COMPATIBLE_MODES["shared"] | {"upgrading"}
+    )
     patch.setattr(rules, "CLOSED", frozenset({"exclusive"}))
 
 
@@ -301,7 +305,9 @@ def small_claim_passes_large_one(patch: pytest.MonkeyPatch) -> None:
 @planted("modes")
 def two_updates(patch: pytest.MonkeyPatch) -> None:
     """Two updates hold at once."""
-    patch.setitem(backend.BESIDE, "update", backend.BESIDE["update"] | {"update"})
+    patch.setitem(
+        backend.COMPATIBLE_MODES, "update", backend.COMPATIBLE_MODES["update"] | {"update"}
+    )
 
 
 @planted("modes")
@@ -377,4 +383,8 @@ def upgrade_waits_for_the_queue(patch: pytest.MonkeyPatch) -> None:
 @planted("modes")
 def writer_beside_reader(patch: pytest.MonkeyPatch) -> None:
     """A writer is granted beside readers and updates."""
-    patch.setitem(backend.BESIDE, "exclusive", backend.BESIDE["exclusive"] | {"shared", "update"})
+    patch.setitem(
+        backend.COMPATIBLE_MODES,
+        "exclusive",
+        backend.COMPATIBLE_MODES["exclusive"] | {"shared", "update"},
+    )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from verification.simulation.lua import rewrite
+from verification.simulation.lua import rewrite, script_of
 from verification.simulation.plant import planted
-from verification.simulation.redis import RedisStory
+from verification.simulation.redis import RedisStory, trim_always
 
-from leaselock._backends.redis import keys, packed_commands, scripted_lock
+from leaselock._backends.redis import index, keys, packed_commands, scripted_lock
 from leaselock._backends.redis.listener import Group, Listener
 from leaselock._backends.redis.queue_state import QueueState
 from leaselock._backends.redis.scripted_lock import ScriptedLock
+from leaselock._backends.redis.scripts import FORGET_IDLE
 from leaselock._core.effects import FOREVER
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from leaselock._backends.redis.messages import Subscription
     from leaselock._core.backend import Claim, Grant
+
+
+ADDS = "redis.pcall('ZADD', index, string.format('%.0f', now), lock)"
 
 
 @planted("redis")
@@ -192,6 +196,21 @@ def queue_ordered_by_name(patch: pytest.MonkeyPatch) -> None:
         "redis.call('ZADD', queue, 'NX', ticket, member)",
         "redis.call('ZADD', queue, 'NX', 0, member)",
     )
+
+
+@planted("redis")
+def grant_not_listed(patch: pytest.MonkeyPatch) -> None:
+    """A grant does not add the lock to the index of active names."""
+    rewrite(patch, "ACQUIRE", ADDS, "")
+
+
+@planted("redis")
+def index_trimmed_unseen(patch: pytest.MonkeyPatch) -> None:
+    """The oldest names are removed from the index without a look at their locks."""
+    trim_always(patch)
+    text = FORGET_IDLE.text.replace("KEYS[i + 2]) == 0", "KEYS[i + 2]) >= 0")
+    assert text != FORGET_IDLE.text
+    patch.setattr(index, "FORGET_IDLE", script_of(text))
 
 
 @planted("redis")

@@ -29,6 +29,12 @@ def leaving_writer_does_not_promote(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted("redis modes")
+def reader_not_listed(patch: pytest.MonkeyPatch) -> None:
+    """The grant of the first reader does not add the lock to the index of active names."""
+    rewrite(patch, "ACQUIRE_SHARED", "if not (unusable or mode) then", "if false then")
+
+
+@planted("redis modes")
 def new_reader_ignores_queue(patch: pytest.MonkeyPatch) -> None:
     """A new reader is granted ahead of a queued writer."""
     rewrite(patch, EVERY, "or upgrading or ahead.closed then", "or upgrading then")

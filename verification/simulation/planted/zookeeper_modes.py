@@ -98,7 +98,9 @@ def token_not_drawn_again(patch: pytest.MonkeyPatch) -> None:
 @planted("zookeeper modes")
 def two_updates(patch: pytest.MonkeyPatch) -> None:
     """Two updates hold at once."""
-    patch.setitem(backend.BESIDE, "update", backend.BESIDE["update"] | {"update"})
+    patch.setitem(
+        backend.COMPATIBLE_MODES, "update", backend.COMPATIBLE_MODES["update"] | {"update"}
+    )
 
 
 @planted("zookeeper modes")

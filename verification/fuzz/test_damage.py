@@ -1,0 +1,108 @@
+"""Records that are damaged at random, one after the other, on every store and in every view."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from testkit.damage import ALL, Damage, in_redis, in_sql, in_sqlite, in_zookeeper
+from testkit.servers.databases import emptied
+from testkit.servers.redis import Redis
+from tests.views import (
+    Locks,
+    check_calls,
+    check_commands,
+    check_page,
+    check_shown,
+    listed,
+)
+from tests.web.serving import served
+
+import leaselock
+from leaselock.errors import NotApplied
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+LOCKS = 20
+SEEDS = range(3)
+ROOT = "/damaged"
+
+
+def damage(url: str, damages: Sequence[Damage], seed: int, kinds: Sequence[str] = ALL) -> None:
+    """Damage one of the locks after the other in a random way, and look at all views."""
+    random = Random(seed)
+    by_name = {f"order:{n}": kinds[n % len(kinds)] for n in range(LOCKS)}
+    order = random.sample(list(by_name), LOCKS)
+    damaged: list[str] = []
+    with Locks(url, by_name) as locks, served(lambda: leaselock.AsyncClient(url)) as page:
+        for name in order:
+            chosen = random.choice([each for each in damages if by_name[name] in each.kinds])
+            chosen.act(name, random)
+            damaged.append(name)
+            sound = random.choice(order)
+            found = listed(url)
+            check_shown(found, by_name, damaged)
+            assert chosen.sees or found[name], chosen.what
+            check_calls(url, (name, sound))
+            error = locks.tried(name, refuses=chosen.refuses)
+            assert error is None or isinstance(error, leaselock.LeaselockError)
+            assert isinstance(error, NotApplied) or not chosen.refuses, (chosen.what, error)
+            assert error is None or name in str(error)
+            assert listed(url) == found, chosen.what
+            check_commands(url, found, (name, sound))
+            check_page(page, found, (name, sound))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_redis(seed: int) -> None:
+    with Redis() as server:
+        damage(server.url, in_redis(server), seed)
+
+
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
+@pytest.mark.parametrize("form", ["string", "setnx", "setnx-expire", "getset", "incr"])
+def test_in_formats_whose_lock_is_a_string(form: str) -> None:
+    with Redis() as server:
+        damage(f"{server.url}?protocol={form}", in_redis(server, form), 0, ("held",))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_on_one_master_of_a_redlock(seed: int) -> None:
+    with ExitStack() as stack:
+        masters = [stack.enter_context(Redis()) for _ in range(3)]
+        url = ",".join(server.url for server in masters)
+        damage(url, in_redis(Random(seed).choice(masters), "vote"), seed, ("held",))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_sqlite(seed: int, tmp_path: Path) -> None:
+    path = f"{tmp_path}/locks.db"
+    damage(f"sqlite:///{path}", in_sqlite(path), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_postgres(seed: int, postgres: Any) -> None:
+    damage(emptied(postgres), in_sql(postgres), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_mariadb(seed: int, mariadb: Any) -> None:
+    damage(emptied(mariadb), in_sql(mariadb), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_zookeeper(seed: int, ensemble: Any) -> None:
+    client = KazooClient(ensemble.hosts)
+    client.start()
+    try:
+        url = f"zookeeper://{ensemble.hosts}{ROOT}"
+        damage(url, in_zookeeper(client, ROOT), seed, ("held", "waited", "permits"))
+        client.delete(ROOT, recursive=True)
+    finally:
+        client.stop()
+        client.close()
