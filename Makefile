@@ -20,7 +20,7 @@ TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 COVERED = src/leaselock/_core/*,src/leaselock/_drivers/*,src/leaselock/_backends/redlock/*
 
 .DEFAULT_GOAL = help
-.PHONY: docs package lua man screenshots check checks verify chaos interruptions hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces models explore clean
+.PHONY: docs package lua man screenshots check checks verify chaos crashed interruptions hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces models explore clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -123,6 +123,9 @@ race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none los
 
 chaos: $(READY) ## faults injected into private servers and workers: make chaos SECONDS=60
 	$(PY) -m verification.storms --seconds $(SECONDS)
+
+crashed: $(READY) ## kill the holder of 10,000 locks, collect the garbage, and count what is left, on each store
+	$(PY) -m verification.storms.crashed
 
 interruptions: $(READY) ## interrupt every operation at every suspension, a minute on each store
 	$(PY) -m verification.storms.interruptions --seconds 60

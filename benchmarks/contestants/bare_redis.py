@@ -13,7 +13,14 @@ from urllib.parse import urlsplit
 import hiredis
 from testkit.servers.resp import packed
 
-from leaselock._backends.redis.keys import keys_of, release_channel, tombstone, wake_channel
+from leaselock._backends.redis.keys import (
+    PREFIX,
+    index_of,
+    keys_of,
+    release_channel,
+    tombstone,
+    wake_channel,
+)
 from leaselock._backends.redis.scripts import ACQUIRE, RELEASE
 
 CLIENT = "0123456789abcdef" * 2
@@ -28,11 +35,12 @@ def commands(name: str) -> tuple[bytes, bytes]:
     """Return the packed commands of acquire and release."""
     own = keys_of(name)
     keys = (*own[:4], tombstone(own.lock, OWNER))
+    index = index_of(None, PREFIX)
     last = (CONFIRM, RECHECK, "PUBLISH", wake_channel(own.lock), release_channel(own.lock))
     acquire = (OWNER, LEASE, MEMBER, 1, "hash", TOKEN_TTL, 0, "", *last)
     release = (OWNER, "", 0, "", "hash", TOKEN_TTL, *last)
     return (
-        packed("EVALSHA", ACQUIRE.sha, len(keys), *keys, *acquire),
+        packed("EVALSHA", ACQUIRE.sha, len(keys) + 1, *keys, index, *acquire),
         packed("EVALSHA", RELEASE.sha, len(keys), *keys, *release),
     )
 
