@@ -41,6 +41,9 @@ FLOWING = 0.25
 GRACE = 3.0
 # The least time that a request gets: a busy event loop is not a silent server.
 LEAST = 0.25
+# A task that connects is cancelled again after so long, and waited for at most so long.
+PATIENCE = 0.01
+LONGEST_STOP = 1.0
 # Sending fewer requests than this in one iteration of the loop takes no time worth counting.
 MANY = 1000
 # A wait that is longer than this needs no timer.
@@ -121,13 +124,23 @@ class MultiplexedConnection(asyncio.Protocol):
         task = self.connecting = self.loop.create_task(self._open(until), name="leaselock-connect")
         try:
             done, _ = await asyncio.wait((task,), timeout=max(LEAST, until - self.now()))
+            if not done or task.cancelled():
+                raise Unreachable(f"{self.address}: no connection within its time")
         except BaseException:
             self.close()
+            await self._stop(task)
             raise
-        if not done or task.cancelled():
-            self.close()
-            raise Unreachable(f"{self.address}: no connection within its time")
         task.result()
+
+    async def _stop(self, task: asyncio.Task[None]) -> None:
+        """Wait for the end of a task that stops connecting, which takes a few iterations of the
+        loop: a loop that is about to end would leave it behind.
+        """
+        until = self.now() + LONGEST_STOP
+        while not task.done() and self.now() < until:
+            await asyncio.wait((task,), timeout=PATIENCE)
+            # redis-py may have swallowed the cancellation, and waits for the server.
+            task.cancel()
 
     async def _open(self, until: float) -> None:
         seconds = max(0.001, until - self.now())
