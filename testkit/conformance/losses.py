@@ -110,6 +110,44 @@ async def lease_ends_at_max_hold(world: World) -> None:
 
 
 @scenario()
+async def lease_in_danger_is_reported_once_before_its_end(world: World) -> None:
+    """A callback is called while the lease is held, and not for a lease that was released."""
+
+    async def attempt(name: str) -> None:
+        length = world.store.lease
+        lease = await world.must_acquire(world.lock(name, lease=length, renew=False))
+        released = await world.must_acquire(world.lock("b", lease=length, renew=False))
+        called: list[tuple[Lease, bool]] = []
+        lease.on_danger(length / 2, lambda its: called.append((its, its.lost)))
+        released.on_danger(length / 2, lambda its: called.append((its, its.lost)))
+        await released.release()
+        await world.wait_until(lambda: bool(called))
+        await world.wait_until(lambda: lease.lost)
+        with raising(LeaseLost, name):
+            await lease.release()
+        assert called == [(lease, False)]
+
+    await world.retry_if_slow(5, attempt)
+
+
+@scenario()
+async def lease_that_is_renewed_is_in_no_danger(world: World) -> None:
+    """Its callback is not called; a time that a renewal does not leave is refused."""
+
+    async def attempt(name: str) -> None:
+        lease = await world.must_acquire(world.lock(name, lease=world.store.lease))
+        called: list[Lease] = []
+        lease.on_danger(world.store.lease / 20, called.append)
+        with raising(ValueError, "seconds"):
+            lease.on_danger(world.store.lease, called.append)
+        await world.wait_until(lambda: lease.lost or lease.renewals > 2)
+        await lease.release()
+        assert called == []
+
+    await world.retry_if_slow(5, attempt)
+
+
+@scenario()
 async def body_that_lost_its_lease_raises_lease_lost(world: World) -> None:
     """The end of a body that did not notice the loss raises LeaseLost."""
     with raising(LeaseLost, "a"):

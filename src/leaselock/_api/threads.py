@@ -353,19 +353,23 @@ class Client:
         lease: float = 15.0,
         protocol: str | None = None,
         label: str | None = None,
+        max_hold: float | None = None,
     ) -> Election:
         """Return the election of that name, in which one client at a time leads. Asks no store.
 
         The leader holds the lock *name* with a lease of *lease* seconds, which is renewed. *label*
-        is a short text shown to users who ask who leads. Raises InvalidName, ValueError or
-        TypeError as `lock` does.
+        is a short text shown to users who ask who leads. With *max_hold* a term lasts for so many
+        seconds at most: then its lease is lost, and clients campaign for the next one. Raises
+        InvalidName, ValueError or TypeError as `lock` does.
 
         >>> election = client.election("scheduler", label="web-3")
         >>> election.run(schedule)            # calls schedule(lease) while this client leads
         """
         return Election(
             self,
-            self._core.election(name, lease=lease, protocol=protocol, label=label),
+            self._core.election(
+                name, lease=lease, protocol=protocol, label=label, max_hold=max_hold
+            ),
         )
 
     def adopt(self, name: str, token: int) -> Lease:
@@ -1031,6 +1035,25 @@ class Lease:
         """Call *callback* with this lease when it is lost, in a thread of its own."""
         self._driver.step(
             self._handle.on_lost, callback, self, functools.partial(Lease, self._client)
+        )
+
+    def on_danger(self, seconds: float, callback: Callable[[Lease], object]) -> None:
+        """Call *callback* once with this lease, when it was not renewed and *seconds* are left.
+
+        Then the store is out of reach or slow, or the lease ends for good: a fixed one, or one at
+        its *max_hold*. The callback runs in a thread of its own, while the lock is still held, so
+        it can save the work or stop it in order. It is called at once if so little is left already,
+        and not at all once the lease is released or lost: a frozen process may miss it. *seconds*
+        is at most half of a lease that is renewed; raises ValueError otherwise.
+
+        >>> lease.on_danger(5, lambda lease: job.pause())
+        """
+        self._driver.step(
+            self._handle.on_danger,
+            seconds,
+            callback,
+            self,
+            functools.partial(Lease, self._client),
         )
 
     def __enter__(self) -> Self:

@@ -258,7 +258,13 @@ class ClientCore:
         return "this store" if protocol is None else f"protocol {protocol!r} of this store"
 
     def election(
-        self, name: object, *, lease: object, protocol: str | None, label: object
+        self,
+        name: object,
+        *,
+        lease: object,
+        protocol: str | None,
+        label: object,
+        max_hold: object = None,
     ) -> Candidacy:
         """A part in the election of that name. The store is not asked."""
         from leaselock._core.election import Candidacy  # loaded where it is used
@@ -272,6 +278,7 @@ class ClientCore:
             protocol=protocol,
             label=label,
             local_handoffs=0,
+            max_hold=max_hold,
         )
         return Candidacy(mutex, self.context(protocol).terms)
 

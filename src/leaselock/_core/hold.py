@@ -62,6 +62,11 @@ Callback = tuple[Callable[[Any], object], object]
 LossCallback = tuple[
     Callable[[Any], object], "weakref.ref[Any]", "weakref.ref[Any]", Callable[[Any], object]
 ]
+# Such a callback, and how many seconds of the lease are left when it is called.
+DangerCallback = tuple[float, LossCallback]
+# A grant that must be confirmed lasts for two seconds: this many seconds before its end the
+# callbacks for a lease in danger are called, if it was not confirmed by then.
+UNCONFIRMED_DANGER = 0.5
 
 
 def no_owner() -> None:
@@ -105,6 +110,8 @@ class Hold:
     thread: OwnerThread | None = None
     """That thread."""
     loss_callbacks: Sequence[LossCallback] = ()
+    danger_callbacks: Sequence[DangerCallback] = ()
+    """What to call when so much is left of the lease. Each is called once."""
     prolonged = 0
     """How many nested leases have this fixed lease renewed until their release."""
     guards: tuple[Guard, ...] = ()
@@ -167,11 +174,23 @@ class Hold:
     def take_callbacks(self) -> list[Callback]:
         """The callbacks to call for the loss. Each is returned once."""
         callbacks, self.loss_callbacks = self.loss_callbacks, ()
-        return [
-            (callback, lease() or wrap(handle))
-            for callback, lease, known, wrap in callbacks
-            if (handle := known()) is not None
-        ]
+        return _calls(callbacks)
+
+    def danger_at(self) -> float:
+        """When the next callback for a lease in danger is due, unless it is renewed before."""
+        if not self.danger_callbacks or self.state is not State.HELD:
+            return FOREVER
+        return min(map(self._danger_at, self.danger_callbacks))
+
+    def _danger_at(self, warning: DangerCallback) -> float:
+        seconds = min(warning[0], UNCONFIRMED_DANGER) if self.provisional else warning[0]
+        return self.valid_until - seconds
+
+    def take_danger_callbacks(self, now: float) -> list[Callback]:
+        """The callbacks that are due, of leases that were not released. Each is returned once."""
+        due = [each for each in self.danger_callbacks if self._danger_at(each) <= now]
+        self.danger_callbacks = [each for each in self.danger_callbacks if each not in due]
+        return _calls([each for _, each in due if not getattr(each[2](), "released", True)])
 
     def settles_at(self) -> float:
         """When the renewer repeats a conversion of the hold."""
@@ -222,3 +241,12 @@ class Hold:
         self.valid_until = max(self.valid_until, min(until, self.max_valid_until))
         self.renewals += 1
         self.provisional = False
+
+
+def _calls(callbacks: Sequence[LossCallback]) -> list[Callback]:
+    """The functions to call, each with its lease."""
+    return [
+        (callback, lease() or wrap(handle))
+        for callback, lease, known, wrap in callbacks
+        if (handle := known()) is not None
+    ]

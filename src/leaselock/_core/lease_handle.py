@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from leaselock._core.hold_registry import HoldRegistry
 
 
+# Seconds before the end of a lease, for `on_danger`.
+SHORTEST_MARGIN = 0.01
+
 H = TypeVar("H")
 L = TypeVar("L")
 
@@ -336,6 +339,27 @@ class LeaseHandle:
         if self.lost():
             self.hold.lose(RAN_OUT)
             self.registry.notify_lost(self.hold)
+
+    def on_danger(
+        self,
+        seconds: object,
+        callback: Callable[[Any], object],
+        lease: object,
+        wrap: Callable[[Any], object],
+    ) -> None:
+        """Call *callback* once with the user's lease, when no more than *seconds* are left of it
+        because it was not renewed; soon, if that is so already.
+        """
+        hold, registry = self.hold, self.registry
+        most = hold.claim.lease
+        if hold.renew:
+            # It is renewed when a third has passed; the rest is for the request.
+            most = validity.proof_interval(registry.backend.capabilities, most) / 2
+        margin = checked_seconds(seconds, "seconds", least=SHORTEST_MARGIN, most=most)
+        known = (callback, weakref.ref(lease), weakref.ref(self), wrap)
+        hold.danger_callbacks = [*hold.danger_callbacks, (margin, known)]
+        if hold.danger_at() < registry.planned:
+            registry.wake_renewer(hold.danger_at())
 
 
 async def extend(registry: HoldRegistry, hold: Hold, length: float) -> None:

@@ -101,6 +101,9 @@ class Renewer:
         asked = registry.env.now()
         shortest = min(hold.valid_until for hold in holds) - asked
         until = asked + min(registry.op_timeout, shortest / validity.RENEWALS_PER_LEASE)
+        # A store that does not answer must not delay the callbacks for a lease in danger.
+        danger = min((hold.danger_at() for hold in registry.held()), default=FOREVER)
+        until = min(until, max(danger, (asked + until) / 2))
         claims = [self._wanted(hold, asked) for hold in holds]
         try:
             answers = await registry.backend.renew(claims, until)
@@ -167,6 +170,8 @@ class Renewer:
                 registry.stop_renewing(hold)
                 registry.collect_callbacks(hold)
                 lost.append(hold)
+            elif hold.danger_callbacks:
+                registry.due_callbacks += hold.take_danger_callbacks(now)
         await self._call_back()
         # After the callbacks have been started: the release lets the next owner in.
         for hold in lost:
@@ -233,7 +238,9 @@ class Renewer:
 
 
 def _due(hold: Hold) -> float:
-    return 0.0 if hold.state is State.LOST else min(hold.next_check, hold.settles_at())
+    if hold.state is State.LOST:
+        return 0.0
+    return min(hold.next_check, hold.settles_at(), hold.danger_at())
 
 
 async def call(callback: Callable[[Any], object], lease: object) -> None:
