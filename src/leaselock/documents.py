@@ -52,6 +52,7 @@ def holder_document(holder: Holder | Waiter | None) -> dict[str, object] | None:
         "cooling_down": getattr(holder, "cooling_down", False),
         "mode": holder.mode,
         "permits": holder.permits,
+        "slots": list(getattr(holder, "slots", ())),
         "version": holder.version,
         "gone": is_stale(holder) if isinstance(holder, Holder) else None,
     }

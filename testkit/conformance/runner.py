@@ -30,6 +30,7 @@ from testkit.conformance import (
     processes,
     queues,
     reentrancy,
+    slots,
     tasks,
     tokens,
     usage,
@@ -73,6 +74,7 @@ MODULES = (
     interruption,
     loops,
     modes,
+    slots,
     tasks,
 )
 WORLDS: dict[str, type[World]] = {world.driver: world for world in (ThreadWorld, AsyncioWorld)}

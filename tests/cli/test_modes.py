@@ -43,6 +43,20 @@ def test_slots_are_permits(shell: Shell) -> None:
     assert (other.returncode, "2 permits" in other.stderr) == (64, True)
 
 
+def test_a_command_knows_the_number_of_its_permit(shell: Shell) -> None:
+    shell.job("a", "--slots", "3")
+    said_slot = ("sh", "-c", "echo slot $LEASELOCK_SLOT")
+    assert shell.run("run", "--slots", "3", "a", *said_slot).stdout == "slot 1\n"
+    nested = (*LEASELOCK, "run", "b", "--", *said_slot)
+    assert shell.run("run", "--slots", "3", "a", "--", *nested).stdout == "slot\n"
+    with_other = shell.run("run", "--slots", "3", "--with", "c", "a", *said_slot)
+    assert with_other.stdout == "slot 1\n"
+    (lock,) = json.loads(shell.run("ls", "--json").stdout)["locks"]
+    assert [holder["slots"] for holder in lock["holders"]] == [[0]]
+    assert " slot 0" in shell.run("ls").stdout
+    assert ", 1 permit, slot 0" in shell.run("show", "a").stdout
+
+
 def test_several_locks_are_held_together(shell: Shell) -> None:
     shell.job("a", "--with", "b", "--with", "c")
     for name in ("a", "b", "c"):

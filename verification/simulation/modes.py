@@ -106,6 +106,8 @@ class ManyHolds(Judge):
             pair = (other.claim.mode, hold.claim.mode)
             if pair not in TOGETHER and pair != ("permits", "permits"):
                 self._overlap(name, other.claim.id, holder)
+            if set(other.slots) & set(hold.slots):
+                self._overlap(name, other.claim.id, holder)
         self.present[name].append(hold)
         if sum(each.claim.permits for each in self.present[name]) > self.most and name == SEMAPHORE:
             self._overlap(name, self.present[name][0].claim.id, holder)
@@ -147,6 +149,9 @@ class ManyHolds(Judge):
     def _granted(self, hold: Hold, machine: Machine) -> None:
         self.is_valid[hold.claim.id] = hold
         self.grants += 1
+        wanted = hold.claim.permits if hold.claim.is_numbered else 0
+        if len(hold.slots) != wanted or max(hold.slots, default=0) >= self.most:
+            raise Violation("answer", f"{hold.claim.id} has the numbers {hold.slots}")
         self._check_order(hold)
         self.world.note(machine, f"holds {hold.claim.name}, {hold.claim.mode}, {hold.token}")
 
@@ -274,9 +279,10 @@ class ModesUser(User):
         return self._side(name, self.chance.choice(self.story.lock_modes), lease, renew)
 
     def _semaphore(self, lease: float, renew: bool) -> Mutex:
-        options = {"lease": lease, "renew": renew, "timeout": None}
-        limit = self.story.limit
-        return self.service.semaphore(SEMAPHORE, limit, protocol=None, label=None, **options)
+        options: dict[str, Any] = {"lease": lease, "renew": renew, "timeout": None}
+        limit, numbered = self.story.limit, self.story.numbered
+        options |= {"protocol": None, "label": None}
+        return self.service.semaphore(SEMAPHORE, limit, numbered=numbered, **options)
 
     def _side(self, name: str, mode: Mode, lease: float = 20.0, renew: bool = True) -> Mutex:
         options = {"lease": lease, "renew": renew, "timeout": None, "reentrant": True}
@@ -403,6 +409,7 @@ class ModesPlay(Story):
     users = (1, 2, 3)
     limit = LIMIT
     resizes = False
+    numbered = False
     lock_modes = LOCK_MODES
     # What the names of a story may be.
     kinds: tuple[list[str], ...] = (["a"], ["a"], [SEMAPHORE], ["a", SEMAPHORE])
@@ -451,6 +458,13 @@ class PersistentStory(ModesStory):
     user = PersistentUser
     lock_modes = ("shared", "update", "update")
     kinds = (["a"],)
+
+
+class NumberedStory(ModesStory):
+    """Permits that have numbers."""
+
+    numbered = True
+    kinds = ([SEMAPHORE],)
 
 
 class SqlModesJudge(ManyHolds, SqlJudge):
@@ -507,6 +521,13 @@ class SqlModesStory(ModesPlay, SqlStory):
         judge = SqlModesJudge(self.world, self.model, self.calm, max(self.leases))
         judge.begin()
         return judge
+
+
+class NumberedSqlStory(SqlModesStory):
+    """Permits that have numbers."""
+
+    numbered = True
+    kinds = ([SEMAPHORE],)
 
 
 class SessionsModesJudge(ManyHolds, SessionsJudge):

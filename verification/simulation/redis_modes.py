@@ -269,3 +269,10 @@ class PersistentRedisStory(RedisModesStory):
     user = PersistentUser
     lock_modes = ("shared", "update", "update")
     kinds = (["a"],)
+
+
+class NumberedRedisStory(RedisModesStory):
+    """Permits that have numbers."""
+
+    numbered = True
+    kinds = ([SEMAPHORE],)

@@ -21,14 +21,26 @@ from verification.simulation.local_handoff import (
 )
 from verification.simulation.modes import (
     ModesStory,
+    NumberedSqlStory,
+    NumberedStory,
     PersistentStory,
     SessionsModesStory,
     SqlModesStory,
 )
-from verification.simulation.redis_modes import PersistentRedisStory, RedisModesStory
+from verification.simulation.redis_modes import (
+    NumberedRedisStory,
+    PersistentRedisStory,
+    RedisModesStory,
+)
 from verification.simulation.story import Outcome, Story
 from verification.simulation.zoo import EnsembleSingleStory, EnsembleStory, SingleStory, ZooStory
-from verification.simulation.zoo_modes import EnsembleModesStory, PersistentZooStory, ZooModesStory
+from verification.simulation.zoo_modes import (
+    EnsembleModesStory,
+    NumberedEnsembleStory,
+    NumberedZooStory,
+    PersistentZooStory,
+    ZooModesStory,
+)
 
 from leaselock._backends.memory.store import CAPABILITIES
 from leaselock._core.queue import NodeQueue
@@ -51,9 +63,11 @@ KINDS: dict[str, type[Story]] = {
     "sqlite": Story,
     "modes": ModesStory,
     "modes persistent": PersistentStory,
+    "numbered": NumberedStory,
     "redis": redis.RedisStory,
     "redis modes": RedisModesStory,
     "redis modes persistent": PersistentRedisStory,
+    "numbered redis": NumberedRedisStory,
     "redlock": redlock.RedlockStory,
     "redlock survivable loss": redlock.SurvivableLossStory,
     "zookeeper": ZooStory,
@@ -63,9 +77,12 @@ KINDS: dict[str, type[Story]] = {
     "zookeeper modes": ZooModesStory,
     "zookeeper modes persistent": PersistentZooStory,
     "zookeeper ensemble modes": EnsembleModesStory,
+    "numbered zookeeper": NumberedZooStory,
+    "numbered zookeeper ensemble": NumberedEnsembleStory,
     "sql": sql.SqlStory,
     "sql sessions": sql.SessionsStory,
     "sql modes": SqlModesStory,
+    "numbered sql": NumberedSqlStory,
     "sql sessions modes": SessionsModesStory,
     "local handoff": HandoffStory,
     "local handoff redis": RedisHandoffStory,

@@ -24,6 +24,7 @@ def test_seeds_pass(quarter: int) -> None:
 def test_seeds_with_readers_writers_and_permits_pass(quarter: int) -> None:
     must_pass("redis modes", quarter * MODES, MODES)
     must_pass("redis modes persistent", quarter * PERSISTENT, PERSISTENT)
+    must_pass("numbered redis", quarter * PERSISTENT, PERSISTENT)
 
 
 def test_seeds_pass_while_each_release_trims_the_index(monkeypatch: pytest.MonkeyPatch) -> None:

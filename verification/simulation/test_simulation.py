@@ -30,6 +30,7 @@ def test_seeds_pass(quarter: int) -> None:
 def test_seeds_with_readers_writers_and_permits_pass(quarter: int) -> None:
     must_pass("modes", quarter * MODES, MODES)
     must_pass("modes persistent", quarter * MODES, MODES)
+    must_pass("numbered", quarter * MODES, MODES)
 
 
 @pytest.mark.parametrize(("kind", "seed"), ONCE_FAILED)

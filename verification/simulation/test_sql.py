@@ -25,7 +25,10 @@ def test_every_statement_of_the_model_exists() -> None:
 @pytest.mark.parametrize("quarter", QUARTERS)
 @pytest.mark.parametrize(
     ("kind", "seeds"),
-    [("sql", 18), ("sql sessions", 13), ("sql modes", 5), ("sql sessions modes", 8)],
+    [
+        *(("sql", 18), ("sql sessions", 13), ("sql modes", 5), ("sql sessions modes", 8)),
+        ("numbered sql", 5),
+    ],
 )
 def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:
     must_pass(kind, quarter * seeds, seeds)

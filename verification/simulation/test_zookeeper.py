@@ -19,7 +19,11 @@ def test_seeds_pass(kind: str, quarter: int) -> None:
 
 @pytest.mark.parametrize("quarter", QUARTERS)
 @pytest.mark.parametrize(
-    "kind", ["zookeeper modes", "zookeeper ensemble modes", "zookeeper modes persistent"]
+    "kind",
+    [
+        *("zookeeper modes", "zookeeper ensemble modes", "zookeeper modes persistent"),
+        *("numbered zookeeper", "numbered zookeeper ensemble"),
+    ],
 )
 def test_seeds_of_modes_pass(kind: str, quarter: int) -> None:
     must_pass(kind, quarter * 10, 10)

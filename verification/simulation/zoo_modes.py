@@ -154,3 +154,17 @@ class PersistentZooStory(ZooModesStory):
     user = PersistentUser
     lock_modes = ("shared", "update", "update")
     kinds = (["a"],)
+
+
+class NumberedZooStory(ZooModesStory):
+    """Permits that have numbers."""
+
+    numbered = True
+    kinds = ([SEMAPHORE],)
+
+
+class NumberedEnsembleStory(EnsembleModesStory):
+    """Permits that have numbers."""
+
+    numbered = True
+    kinds = ([SEMAPHORE],)

@@ -226,6 +226,7 @@ class AsyncClient:
         name: str,
         permits: int | None,
         *,
+        numbered: bool = False,
         lease: float = 30.0,
         renew: bool = True,
         timeout: float | None = None,
@@ -237,7 +238,9 @@ class AsyncClient:
         **unknown: Never,
     ) -> AsyncSemaphore:
         """Return the semaphore of that name, which has so many *permits*: None takes the number
-        that the store has. The other options are those of `lock`.
+        that the store has. With *numbered* each permit that is held has a number: the lowest, from
+        0 on, that no other holder has (`AsyncLease.slot`). After a crash a number is free when the
+        hold ends. Clients may differ in *numbered*. The other options are those of `lock`.
 
         While the name is in use, every client must state the same number: acquiring raises
         LimitMismatch otherwise. Raises ValueError where the store or protocol has no semaphores;
@@ -248,6 +251,7 @@ class AsyncClient:
             self._core.semaphore(
                 name,
                 permits,
+                numbered=numbered,
                 lease=lease,
                 renew=renew,
                 timeout=timeout,
@@ -799,9 +803,9 @@ class AsyncSemaphore(AsyncLock):
     lease identifies it, but does not fence. A claim for many permits is not overtaken by later ones
     for few.
 
-    >>> gpus = client.semaphore("gpus", permits=4)
-    >>> async with gpus:
-    ...     train()
+    >>> gpus = client.semaphore("gpus", permits=4, numbered=True)
+    >>> async with gpus as lease:
+    ...     train(device=lease.slot)
     >>> if lease := await gpus.try_acquire(2, timeout=60):
     ...     async with lease: ...
     """
@@ -984,6 +988,20 @@ class AsyncLease:
     def token(self) -> int:
         """The fencing token: greater than that of every earlier grant of this name."""
         return self._handle.hold.token
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The numbers of its permits, in order; empty unless the semaphore is numbered."""
+        return self._handle.hold.slots
+
+    @property
+    def slot(self) -> int:
+        """The number of its permit, from 0 on; of several the lowest.
+
+        No other holder has it while this lease is valid. Raises ValueError unless the semaphore is
+        numbered: ``client.semaphore("gpus", permits=4, numbered=True)``.
+        """
+        return self._handle.slot()
 
     @property
     def remaining(self) -> float:

@@ -230,6 +230,7 @@ class Client:
         name: str,
         permits: int | None,
         *,
+        numbered: bool = False,
         lease: float = 30.0,
         renew: bool = True,
         timeout: float | None = None,
@@ -241,7 +242,9 @@ class Client:
         **unknown: Never,
     ) -> Semaphore:
         """Return the semaphore of that name, which has so many *permits*: None takes the number
-        that the store has. The other options are those of `lock`.
+        that the store has. With *numbered* each permit that is held has a number: the lowest, from
+        0 on, that no other holder has (`Lease.slot`). After a crash a number is free when the
+        hold ends. Clients may differ in *numbered*. The other options are those of `lock`.
 
         While the name is in use, every client must state the same number: acquiring raises
         LimitMismatch otherwise. Raises ValueError where the store or protocol has no semaphores;
@@ -252,6 +255,7 @@ class Client:
             self._core.semaphore(
                 name,
                 permits,
+                numbered=numbered,
                 lease=lease,
                 renew=renew,
                 timeout=timeout,
@@ -793,9 +797,9 @@ class Semaphore(Lock):
     lease identifies it, but does not fence. A claim for many permits is not overtaken by later ones
     for few.
 
-    >>> gpus = client.semaphore("gpus", permits=4)
-    >>> with gpus:
-    ...     train()
+    >>> gpus = client.semaphore("gpus", permits=4, numbered=True)
+    >>> with gpus as lease:
+    ...     train(device=lease.slot)
     >>> if lease := gpus.try_acquire(2, timeout=60):
     ...     with lease: ...
     """
@@ -970,6 +974,20 @@ class Lease:
     def token(self) -> int:
         """The fencing token: greater than that of every earlier grant of this name."""
         return self._handle.hold.token
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The numbers of its permits, in order; empty unless the semaphore is numbered."""
+        return self._handle.hold.slots
+
+    @property
+    def slot(self) -> int:
+        """The number of its permit, from 0 on; of several the lowest.
+
+        No other holder has it while this lease is valid. Raises ValueError unless the semaphore is
+        numbered: ``client.semaphore("gpus", permits=4, numbered=True)``.
+        """
+        return self._handle.slot()
 
     @property
     def remaining(self) -> float:

@@ -37,6 +37,7 @@ STANDARD = 3
 RELATIVE = "sqlite:///"
 STACK = "LEASELOCK_STACK"
 UNLOCKED = "LEASELOCK_UNLOCKED"
+SLOT = "LEASELOCK_SLOT"
 STACK_STORES = "LEASELOCK_STACK_BACKENDS"
 # Names have no control characters, but may have spaces.
 STACK_SEPARATOR = "\n"
@@ -85,6 +86,10 @@ def command_environment(
         env[UNLOCKED] = "1"
         held = enclosing_locks()
     names, stores = zip(*held, strict=True) if held else ((), ())
+    # Not that of an outer command.
+    env.pop(SLOT, None)
+    if lease.slots:
+        env[SLOT] = str(lease.slots[0])
     return env | {
         "LEASELOCK_NAME": lease.name,
         "LEASELOCK_TOKEN": str(lease.token),

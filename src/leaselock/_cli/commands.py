@@ -42,7 +42,8 @@ RUN_EPILOG = f"""\
 Options may also follow NAME, as far as the "--". The command is a process group of its own. Its
 environment has LEASELOCK_NAME, LEASELOCK_TOKEN (the fencing token), LEASELOCK_LEASE (its length in
 seconds), LEASELOCK_HELD_SINCE, LEASELOCK_BACKEND (the store) and LEASELOCK_STACK (the names of all
-locks around it, one per line).
+locks around it, one per line); with --slots, LEASELOCK_SLOT is the number of its permit, from 0 on,
+which no other command has at the same time.
 
 It is ended before the lease is: it gets the --on-lost signal when --kill-after (a third of the
 lease at most) is left of the lease, and SIGKILL before its end; if the lease is lost without

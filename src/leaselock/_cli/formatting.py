@@ -77,10 +77,16 @@ def describe(holder: Holder) -> str:
     return f"{holder} {time_held(holder)}"
 
 
+def slots_of(person: Holder | Waiter) -> str:
+    """The numbers of the permits that it holds, if they are numbered: after a comma."""
+    slots: tuple[int, ...] = getattr(person, "slots", ())
+    return f", slot {', '.join(map(str, slots))}" if slots else ""
+
+
 def wanted(person: Holder | Waiter) -> str:
     """How it holds or wants a lock, if not exclusively: after a comma."""
     if person.mode == "exclusive":
         return ""
     if person.mode == "permits":
-        return f", {person.permits} permit{'s' * (person.permits > 1)}"
+        return f", {person.permits} permit{'s' * (person.permits > 1)}{slots_of(person)}"
     return f", {person.mode}"

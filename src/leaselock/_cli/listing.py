@@ -67,7 +67,8 @@ def _who(holder: Holder) -> str:
         return f"{holder.host}:{holder.pid} (cooling down)"
     if holder.detached:
         return f"{holder.host}:{holder.pid} (detached)"
-    return f"{short_name(holder)} (gone)" if is_stale(holder) else short_name(holder)
+    slots = f" slot {', '.join(map(str, holder.slots))}" if holder.slots else ""
+    return f"{short_name(holder)}{slots}{' (gone)' if is_stale(holder) else ''}"
 
 
 def _holders(lock: LockInfo) -> str:

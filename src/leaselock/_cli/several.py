@@ -37,7 +37,7 @@ def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> 
     if options.on_outage != "fail" and not options.quiet:
         client.on_event(_report_outage)
     if options.slots is not None:
-        lock: Lock = client.semaphore(name, options.slots, **settings)
+        lock: Lock = client.semaphore(name, options.slots, numbered=True, **settings)
     elif options.shared:
         lock = client.rwlock(name, **settings).read
     else:
@@ -97,7 +97,7 @@ class SeveralLeases:
         self.leases = leases
         self.name = name
         self.main = next(lease for lease in leases.leases if lease.name == name)
-        self.token = self.main.token
+        self.token, self.slots = self.main.token, self.main.slots
         self.release = leases.release
         self.on_lost: Callable[[Callable[[Leases], object]], None] = leases.on_lost
 

@@ -60,6 +60,8 @@ class LockOptions(NamedTuple):
     mode: Mode = "exclusive"
     limit: int = 0
     """How many permits the semaphore has; 0 takes what the store has."""
+    numbered: bool = False
+    """Whether each permit that is held has a number."""
     sides: bool = False
     """Whether it is one side of a read/write lock."""
     max_hold: float = FOREVER
@@ -177,6 +179,7 @@ class Acquisition(Retry):
             owner=owner,
         )
         hold.uncertain = self.uncertain
+        hold.slots = grant.slots
         return hold
 
     def _ask_again_at(self, busy: Busy) -> float:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from leaselock._core.effects import FOREVER, Request, Signal, Wait
+from leaselock._core.marks import slots_of
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ class Claim(NamedTuple):
     sides: bool = False
     """It is one of a read/write lock. Only Curator's format distinguishes that from a lock."""
 
+    @property
+    def is_numbered(self) -> bool:
+        """Whether its permits are to be numbered."""
+        return self.mode == "permits" and slots_of(self.metadata) is not None
+
     def unused(self) -> Claim:
         """The same claim, whose release frees the lock at once: its grant was not used."""
         return self._replace(min_hold=0.0) if self.min_hold else self
@@ -107,6 +113,11 @@ class HoldRecord(NamedTuple):
     """How many conversions of it were applied."""
     offered: bool = False
     """It was granted to a waiter that has not confirmed it yet."""
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The numbers of its permits, if they are numbered."""
+        return slots_of(self.metadata) or () if self.mode == "permits" else ()
 
     def has_token(self, token: int) -> bool:
         """Whether *token* is one of those that this grant has reserved."""
@@ -176,6 +187,8 @@ class Grant(NamedTuple):
     """When, by the client's clock, its validity begins to count, if that is before the request."""
     lasts: float = FOREVER
     """For how many seconds the store has it, if that is less than the claim's lease."""
+    slots: tuple[int, ...] = ()
+    """The numbers of the permits, if the claim is to a numbered semaphore (`marks`)."""
 
 
 class Busy(NamedTuple):

@@ -17,6 +17,7 @@ from leaselock._core.events import Event, Listener, Listeners
 from leaselock._core.hold_registry import HoldRegistry
 from leaselock._core.inspection import Holder, LockInfo, holder_of, lock_infos
 from leaselock._core.lease_handle import LeaseHandle
+from leaselock._core.marks import MOST_SLOTS
 from leaselock._core.mutex import Mutex
 from leaselock._core.renewer import Renewer
 from leaselock._core.timing import Retry, concerning
@@ -222,10 +223,21 @@ class ClientCore:
                 sides[mode] = self.mutex(name, mode=mode, local_handoffs=0, sides=True, **options)
         return sides
 
-    def semaphore(self, name: object, permits: object, **options: Any) -> Mutex:
-        """A semaphore by its name; None takes the number of permits that the store has."""
+    def semaphore(
+        self, name: object, permits: object, *, numbered: object = False, **options: Any
+    ) -> Mutex:
+        """A semaphore by its name; None takes the number of permits that the store has. Each permit
+        that is held has a number if they are *numbered*.
+        """
         options |= {"reentrant": False, "local_handoffs": 0}
-        return self.mutex(name, permits=permits, mode="permits", **options)
+        mutex = self.mutex(name, permits=permits, mode="permits", **options)
+        if checked_switch(numbered, "numbered"):
+            if mutex.options.limit > MOST_SLOTS:
+                raise ValueError(
+                    f"numbered=True is for at most {MOST_SLOTS} permits, not {permits}"
+                )
+            mutex.options = mutex.options._replace(numbered=True)
+        return mutex
 
     def lock_all(self, locks: Iterable[object], timeout: object, **options: Any) -> Together:
         """Several locks, given by their names or as locks of this client."""
@@ -421,6 +433,7 @@ class ClientCore:
             claim = claim._replace(min_hold=remaining)
         hold = registry.add(claim, wanted, until, asked=asked, renew=False, owner=None)
         hold.conversions = held.step
+        hold.slots = held.slots
         return LeaseHandle(registry, hold)
 
     async def doctor(self) -> list[Finding]:

@@ -83,6 +83,8 @@ class Hold:
     """Its loss was reported to the listeners."""
     began = 0.0
     """When the request that was granted was sent."""
+    slots: tuple[int, ...] = ()
+    """The numbers of its permits, of a numbered semaphore."""
     renewals = 0
     conversions = 0
     """How many conversions were requested."""

@@ -60,6 +60,8 @@ class Holder(NamedTuple):
     """What `Client.annotate` stored."""
     process: str = ""
     """What tells its process from a later one with the same number; empty where it is unknown."""
+    slots: tuple[int, ...] = ()
+    """The numbers of its permits, if they are numbered."""
 
     def __str__(self) -> str:
         return _text_of(self)
@@ -211,6 +213,7 @@ def holder_of(held: HoldRecord | None, remaining: float | None) -> Holder | None
         owner=found.owner,
         note=found.note,
         process=found.process,
+        slots=held.slots,
     )
 
 

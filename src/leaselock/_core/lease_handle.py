@@ -86,6 +86,15 @@ class LeaseHandle:
         """Whether the lease was lost. One that was released in time was not."""
         return self.failed or not (self.released or self.hold.is_valid(self.registry.env.now()))
 
+    def slot(self) -> int:
+        """The lowest number of its permits; ValueError if they have none."""
+        if not self.hold.slots:
+            raise ValueError(
+                f"the lease of {self.hold.claim.name!r} has no number: it is not one of a "
+                "semaphore with numbered=True"
+            )
+        return self.hold.slots[0]
+
     def prolong(self) -> None:
         """Have a fixed lease renewed until the release of this one, which is nested in it."""
         hold = self.hold

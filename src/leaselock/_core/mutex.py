@@ -13,6 +13,7 @@ from leaselock._core.events import ask_note
 from leaselock._core.hold import Hold
 from leaselock._core.inspection import Holder, Waiter, holder_of, holders_of, waiter_of
 from leaselock._core.lease_handle import LeaseHandle, extend
+from leaselock._core.marks import numbered_claim
 from leaselock._core.timing import concerning
 from leaselock._core.validation import checked_permits, checked_timeout, refuse
 from leaselock._core.watching import Watcher
@@ -187,6 +188,8 @@ class Mutex:
         )
         if options.min_hold:
             claim = claim._replace(min_hold=options.min_hold, aligned=options.aligned)
+        if options.numbered:
+            claim = claim._replace(metadata=numbered_claim(claim.metadata, permits))
         return claim._replace(sides=True) if options.sides else claim
 
     def cancel(self) -> int:

@@ -52,6 +52,7 @@ from leaselock._core.backend import (
     Watched,
     compatible,
 )
+from leaselock._core.marks import lowest_free, slots_of, with_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -356,8 +357,24 @@ def grant(row: LockRow, claim: Claim, lasts: float, *, offered: bool = False) ->
     hold = HoldRecord(claim_id, client, "either", *record)
     if claim.min_hold and not offered:
         hold = confirmed(row, hold, claim)
+    if mode == "permits":
+        hold = numbered(row, hold)
     row.put(hold)
     return hold
+
+
+def numbered(row: LockRow, hold: HoldRecord) -> HoldRecord:
+    """The hold with the lowest free numbers for its permits, if they are yet to be numbered."""
+    if slots_of(hold.metadata) != ():
+        return hold
+    taken = [slot for other in row.holds() for slot in other.slots]
+    slots = lowest_free(taken, hold.permits)
+    return hold._replace(metadata=with_marks(hold.metadata, slots, hold.free_from))
+
+
+def granted(hold: HoldRecord, notified: tuple[str, ...] = ()) -> Grant:
+    """The reply to the claim that has this hold."""
+    return Grant(hold.token, notified, slots=hold.slots)
 
 
 def confirmed(row: LockRow, hold: HoldRecord, claim: Claim) -> HoldRecord:
@@ -403,7 +420,7 @@ def acquire(row: LockRow, request: Acquire) -> Grant | Busy | Mismatch:
     if row.has_tombstone(claim.id):
         return Busy(None, NEVER, (), row.length())
     if row.idle() and (claim.mode != "permits" or claim.permits <= _limit_of(row, claim)):
-        return Grant(grant(row, claim, claim.lease).token, row.notified())
+        return granted(grant(row, claim, claim.lease), row.notified())
     before = seen(row)
     expire(row)
     if row.doubt:
@@ -427,8 +444,11 @@ def _acquire(row: LockRow, request: Acquire) -> Grant | Busy | Mismatch:
     claim = request.claim
     hold = find(row, claim.id)
     if hold is not None:
-        row.put(confirmed(row, hold, claim))
-        return Grant(hold.token, ())
+        hold = confirmed(row, hold, claim)
+        if hold.mode == "permits":
+            hold = numbered(row, hold)  # an earlier version may have granted it
+        row.put(hold)
+        return granted(hold)
     if mismatch := _mismatch(row, claim):
         row.quit(claim.id)
         return mismatch
@@ -438,7 +458,7 @@ def _acquire(row: LockRow, request: Acquire) -> Grant | Busy | Mismatch:
     blocker = next((c for c in ahead if not _passes(c, claim)), None)
     if blocker is None and compatible(holds, claim, row.limit):
         row.quit(claim.id)
-        return Grant(grant(row, claim, claim.lease).token, ())
+        return granted(grant(row, claim, claim.lease))
     return _enqueue(row, request, holds, blocker)
 
 

@@ -78,6 +78,22 @@ def first_waiter_watched(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "_enqueue", enqueue)
 
 
+@planted("numbered")
+def number_after_the_others(patch: pytest.MonkeyPatch) -> None:
+    """A permit gets the number of those that are held, although a lower one may be free."""
+
+    def next_numbers(taken: Sequence[int], permits: int) -> tuple[int, ...]:
+        return tuple(range(len(taken), len(taken) + permits))
+
+    patch.setattr(rules, "lowest_free", next_numbers)
+
+
+@planted("numbered")
+def number_changes_with_the_confirmation(patch: pytest.MonkeyPatch) -> None:
+    """The confirmation of a grant chooses numbers again, as if its own belonged to another hold."""
+    patch.setattr(rules, "slots_of", lambda metadata: ())
+
+
 @planted("modes")
 def handoff_for_whole_lease(patch: pytest.MonkeyPatch) -> None:
     """A waiter is granted the lock for its whole lease, before it has confirmed that it is

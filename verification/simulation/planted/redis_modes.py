@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from verification.simulation.lua import EVERY, rewrite
 from verification.simulation.plant import planted
 
+from leaselock._core.backend import Claim
+
 if TYPE_CHECKING:
     import pytest
 
@@ -38,6 +40,19 @@ def reader_not_listed(patch: pytest.MonkeyPatch) -> None:
 def new_reader_ignores_queue(patch: pytest.MonkeyPatch) -> None:
     """A new reader is granted ahead of a queued writer."""
     rewrite(patch, EVERY, "or upgrading or ahead.closed then", "or upgrading then")
+
+
+@planted("numbered redis")
+def number_by_message(patch: pytest.MonkeyPatch) -> None:
+    """A client takes a message for its grant, which does not say the numbers of its permits."""
+    rewrite(patch, EVERY, "if not slots_in(member) then", "if true then")
+    patch.setattr(Claim, "is_numbered", False)
+
+
+@planted("numbered redis")
+def number_given_twice(patch: pytest.MonkeyPatch) -> None:
+    """The numbers of the other holds are not read."""
+    rewrite(patch, EVERY, "slots_in(hold.about) or ''", "''")
 
 
 @planted("redis modes")

@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING
 from verification.simulation.plant import planted
 
 from leaselock._backends.sql.lock_row import SqlLockRow
+from leaselock._core.marks import with_marks
 
 if TYPE_CHECKING:
     import pytest
 
     from leaselock._core.backend import HoldRecord
+
+
+@planted("numbered sql")
+def number_not_stored(patch: pytest.MonkeyPatch) -> None:
+    """The number of a permit is told to its client, and not stored."""
+    real = SqlLockRow.put
+
+    def put(self: SqlLockRow, hold: HoldRecord) -> None:
+        real(self, hold._replace(metadata=with_marks(hold.metadata, ())))
+
+    patch.setattr(SqlLockRow, "put", put)
 
 
 @planted("sql modes")

@@ -37,6 +37,12 @@ def downgrade_is_a_deletion(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(conversions, "SetData", changed)
 
 
+@planted("numbered zookeeper")
+def numbers_unguarded(patch: pytest.MonkeyPatch) -> None:
+    """Two claims read the numbers of the others at the same time, and choose the same ones."""
+    patch.setattr(semaphores, "rewriting", lambda node: ())
+
+
 @planted("zookeeper modes")
 def free_permits_refused(patch: pytest.MonkeyPatch) -> None:
     """A try is refused free permits because another claim is before it in the queue."""

@@ -205,15 +205,13 @@ class ScriptedLock:
     ) -> Grant | Busy | Mismatch:
         if not listen and not (wait and claim.cached):
             reply = await self._try_or_undo(claim, False, until)
-            if reply[0] == 1:
-                return Grant(int(reply[1]), ())
-            if not wait:
+            if reply[0] == 1 or not wait:
                 return self._answer(reply)
         self.listener.drain_for(claim)
         granted = self.queue.grant(claim.id)
-        # Replicas, and the other servers of a Redlock, confirm only a grant that is asked for, and
-        # the message does not keep the lock taken for a while.
-        confirms = self.replicas or self.form == VOTE or claim.min_hold
+        # Replicas, and the other servers of a Redlock, confirm only a grant that is asked for; the
+        # message does not keep the lock taken for a while, and does not number the permits.
+        confirms = self.replicas or self.form == VOTE or claim.min_hold or claim.is_numbered
         if granted is not None and not confirms:
             return granted
         asked = self.queue.now()
@@ -227,7 +225,7 @@ class ScriptedLock:
 
     def _answer(self, reply: Sequence[Any]) -> Grant | Busy | Mismatch:
         if reply[0] == 1:
-            return Grant(int(reply[1]), ())
+            return Grant(int(reply[1]), (), slots=tuple(map(int, _words(reply[2:]))))
         if reply[0] == -1:
             return Busy(None, NEVER, ())
         if reply[0] == -2:
@@ -604,6 +602,11 @@ class ScriptedLock:
 
     def reset(self) -> None:
         """After a fork: `SharedState.after_fork` has forgotten the claims."""
+
+
+def _words(found: Sequence[bytes]) -> list[bytes]:
+    """The parts of a list that a script has replied; none, if it has not."""
+    return found[0].split(b", ") if found else []
 
 
 def _recheck(left: int, rank: int) -> float:

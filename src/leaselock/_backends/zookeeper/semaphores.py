@@ -17,6 +17,8 @@ held, because a claim becomes a hold in one transaction, and the queue is listed
 So at any time the latest one that holds has counted all others, and they are within the limit.
 Invariant 2: who takes permits while none are held writes their number again. So a claim that has
 seen the semaphore idle, and may change the number, is refused by its check if it is not idle now.
+Invariant 3: who takes numbered permits writes the node of the queue, which was read before the
+numbers of the others. So of two that have chosen the same number, the later one is refused.
 
 A name that is in use as a lock has contenders among the children of its node. Both kinds look for
 the other after they have created a node, so at least the later one finds it.
@@ -44,9 +46,11 @@ from leaselock._backends.zookeeper.requests import (
     SetData,
     Transaction,
     names_of,
+    rewriting,
 )
 from leaselock._backends.zookeeper.session_backend import RECHECK_INTERVAL
 from leaselock._core.backend import Busy, Grant, HoldState, LockState, Resized, Unreadable
+from leaselock._core.marks import lowest_free, slots_of, with_marks
 from leaselock.errors import LimitMismatch, NotApplied
 
 if TYPE_CHECKING:
@@ -297,6 +301,12 @@ class Semaphores:
         claim, node = contender.claim, contender.node
         assert node is not None
         assert view.node is not None
+        numbering: tuple[Check | SetData, ...] = ()
+        if claim.is_numbered:
+            queue, metadata = await self._number(claim, path, until)
+            if queue is None or contender.has_ended():
+                return
+            claim, numbering = claim._replace(metadata=metadata), rewriting(queue)
         permits = [f"{path}/{contender.owner}.{n}" for n in range(1, claim.permits + 1)]
         # The node of the queue is deleted first, so that they cannot be created after an end.
         contender.others = tuple(permits)
@@ -306,10 +316,23 @@ class Semaphores:
             Delete(node.path),
             Check(path, view.node.version),
             *change,
+            *numbering,
             # Only the first one of a hold is read.
             *(Create(permit, b"" if n else data) for n, permit in enumerate(permits)),
         )
         await self.backend.batch(until, Transaction(steps), session=node.session)
+
+    async def _number(self, claim: Claim, path: str, until: float) -> tuple[Node | None, str]:
+        """The node of the queue, and the metadata of the claim with the lowest free numbers."""
+        queue, listed = await self.backend.batch(until, Read(queue_path(path)), GetChildren(path))
+        permits = [name for name in names_of(listed) if entry(name) is None]
+        # The first permit of each hold has its data; those of kazoo have none.
+        reads = [Read(f"{path}/{name}") for name in permits if name.endswith(".1")]
+        nodes = await self.backend.batch(until, *reads) if reads else ()
+        found = [read(one.data, one.created) for one in nodes if isinstance(one, Node)]
+        taken = [slot for one in found for slot in slots_of(one.metadata) or ()]
+        slots = lowest_free(taken, claim.permits)
+        return queue if isinstance(queue, Node) else None, with_marks(claim.metadata, slots)
 
     async def _granted(
         self, contender: Contender, path: str, view: View, until: float
@@ -327,7 +350,8 @@ class Semaphores:
         contender.adopt(node)
         contender.others = contender.needed = tuple(permits[1:])
         await backend.granted(contender)
-        return Grant(contender.token, ())
+        slots = slots_of(read(node.data, node.created).metadata)
+        return Grant(contender.token, (), slots=slots or ())
 
     async def _watch_ahead(
         self, contender: Contender, path: str, view: View, place: Position, until: float

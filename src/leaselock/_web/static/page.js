@@ -270,7 +270,7 @@ function holdItem(name, hold) {
     facts([
       ["held", hold.since ? `${duration(since(hold.since))}, since ${new Date(hold.since * 1000).toLocaleString()}` : "since unknown"],
       ["lease", hold.remaining === null ? "does not end by time" : `${duration(hold.remaining)} left when it was read`],
-      ["token", hold.token], ["mode", mode], ["label", hold.label && text(hold.label)],
+      ["token", hold.token], ["mode", mode], ["slot", hold.slots.join(", ")], ["label", hold.label && text(hold.label)],
       ["state", hold.detached ? "detached: no process holds it" : hold.cooling_down ? "cooling down: it is released already" : ""],
       ["version", hold.version && text(hold.version)],
     ]));

@@ -12,7 +12,7 @@
 --        11 PUBLISH or SPUBLISH   12 beginning of the waiters' channels   13 Redisson's channel
 --        14 for how many ms the lock stays taken after the grant, whatever becomes of its hold;
 --        none unless it does   15 1 to end that with a multiple of these on the clock, else 0
--- Reply  {1, token}  granted
+-- Reply  {1, token}  granted; with the numbers of its permits at the end, if they are numbered
 --        {0, ms left of the lease, rank in the queue or -1, ticket, owner, record}  busy; with how
 --        many holds at the end, if that is not 1
 --        {-1}  the claim was given up for good

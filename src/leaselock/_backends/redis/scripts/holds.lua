@@ -16,7 +16,7 @@
 local clock = redis.call('TIME')
 local now_ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local mode, used, update, upgrading, limit, next_end
--- The token of a grant to the claim that asks.
+-- The claim that asks, if it was granted, with its token and the numbers of its permits.
 local mine
 
 local function text(number) return string.format('%.0f', number) end
@@ -44,6 +44,30 @@ local function in_record(about)
   if about == '' then return '0', {permits = 1} end
   local token, member = string.match(about, '^(%d+)\n%a+\n%d+\n(.*)$')
   return token or '0', member and claim_of(member)
+end
+
+-- The numbers of the permits that a member, or the record of a hold, is for, and the text before and
+-- after them; nil if its permits are not numbered (marks.py).
+local function slots_in(text)
+  local before, numbers, after = string.match(text, '^(.*\n{"slots": %[)([%d, ]*)(%], [^\n]*)$')
+  return numbers, before, after
+end
+
+-- The member or record with the lowest numbers that no hold has, if it is yet to be numbered; and its
+-- numbers.
+local function numbered(text, permits)
+  local numbers, before, after = slots_in(text)
+  if numbers ~= '' then return text, numbers end
+  local taken, found, number = {}, {}, 0
+  for _, hold in ipairs(holds_in(redis.call('HGETALL', lock))) do
+    for slot in string.gmatch(slots_in(hold.about) or '', '%d+') do taken[tonumber(slot)] = true end
+  end
+  while #found < permits do
+    if not taken[number] then found[#found + 1] = number end
+    number = number + 1
+  end
+  numbers = table.concat(found, ', ')
+  return before .. numbers .. after, numbers
 end
 
 -- Read the state of the lock; returns an error, if there is one.
@@ -154,6 +178,7 @@ local function write(claim, token, now, lease, offered)
   if not mode then
     mode, used, next_end = claim.kind == 'permits' and 'permits' or 'shared', 0, nil
   end
+  if claim.kind == 'permits' then member, claim.slots = numbered(member, claim.permits) end
   local ends = now_ms + lease
   used, next_end = used + claim.permits, math.min(next_end or ends, ends)
   local fields = {
@@ -253,16 +278,18 @@ local function promote(me, may)
         -- The waiter asks, and is told.
         if not asks then wake(member) end
       elseif asks then
-        mine = token
+        mine = claim
         redis.call('ZREM', queue, member)
         wrong = write(claim, token, now, claim.lease, false)
+        mine.token = token
       elseif may and not mode and leave_to_others(before, now, redis.call('ZRANGE', queue, 0, 1)) then
         ahead.left = true
       else
         local lease = math.min(claim.lease, confirm_within)
         redis.call('ZREM', queue, member)
-        -- The message contains the grant, so the waiter need not ask for it.
-        local news = claim.owner .. '\n' .. token .. '\n' .. text(lease)
+        -- The message contains the grant, so the waiter need not ask for it, but for its numbers.
+        local news = claim.owner
+        if not slots_in(member) then news = news .. '\n' .. token .. '\n' .. text(lease) end
         if tell(channels .. claim.address, news) > 0 then
           if state ~= '' and not granted then redis.call('DEL', handoff) end
           granted = true
@@ -319,7 +346,12 @@ local function acquire(claim, wait, ticket)
       redis.call('DEL', handoff)
     end
     keep(ours, false)
-    return {1, token}
+    if hold.kind ~= 'permits' then return {1, token} end
+    -- An earlier version of this library may have granted it.
+    local about, before = nil, redis.call('HGET', lock, 'about:' .. owner)
+    about, hold.slots = numbered(before, hold.permits)
+    if about ~= before then redis.call('HSET', lock, 'about:' .. owner, about) end
+    return {1, token, hold.slots}
   end
   local offered = not mode and string.match(handoff_state(), '^offered\n(.*)')
   -- A hold that was released may never have been confirmed. Without waiters nothing is lost.
@@ -328,7 +360,7 @@ local function acquire(claim, wait, ticket)
   end
   local ahead = promote(owner, false)
   if ahead.wrong then return ahead.wrong end
-  if mine then return {1, mine} end
+  if mine then return {1, mine.token, mine.slots} end
 
   local semaphore = is_semaphore()
   if semaphore ~= nil and semaphore ~= (claim.kind == 'permits') then
@@ -352,7 +384,7 @@ local function acquire(claim, wait, ticket)
     if not (unusable or mode) then
       -- include add_to_index.lua
     end
-    return unusable or write(claim, token, now, claim.lease, false) or {1, token}
+    return unusable or write(claim, token, now, claim.lease, false) or {1, token, claim.slots}
   end
 
   local left, state = recheck, handoff_state()

@@ -135,7 +135,7 @@ INSERT INTO leaselock_hold (name, id, client, lifetime, token, expires, metadata
 VALUES (:name, :id, :client, :lifetime, :token, :expires, :metadata, :since, :mode, :permits, :step,
     :offered)
 ON DUPLICATE KEY UPDATE lifetime = VALUES(lifetime), token = VALUES(token), expires = VALUES(expires),
-    mode = VALUES(mode), step = VALUES(step), offered = VALUES(offered)
+    mode = VALUES(mode), step = VALUES(step), offered = VALUES(offered), metadata = VALUES(metadata)
 
 -- remove hold
 DELETE FROM leaselock_hold WHERE name = :name AND id = :id

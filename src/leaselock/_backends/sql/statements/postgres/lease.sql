@@ -145,7 +145,7 @@ VALUES (:name, :id, :client, :lifetime, :token, :expires, :metadata, :since, :mo
     :offered)
 ON CONFLICT (name, id) DO UPDATE SET lifetime = excluded.lifetime, token = excluded.token,
     expires = excluded.expires, mode = excluded.mode, step = excluded.step,
-    offered = excluded.offered
+    offered = excluded.offered, metadata = excluded.metadata
 
 -- remove hold
 DELETE FROM leaselock_hold WHERE name = :name AND id = :id
