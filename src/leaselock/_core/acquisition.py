@@ -26,7 +26,7 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Sequence
 
     from leaselock._core.backend import Claim, ErrorReason, HoldRecord, Mode
     from leaselock._core.effects import Owner, OwnerThread
@@ -72,11 +72,7 @@ class LockOptions(NamedTuple):
 
 
 class Acquisition(Retry):
-    """One claim on its way to a grant, and what is known about it between its requests.
-
-    Its first try is not made by `until_answered`: where thousands of tasks wait, each coroutine
-    counts.
-    """
+    """One claim on its way to a grant, and what is known about it between its requests."""
 
     began = 0.0
     """When the first try of the present request was sent."""
@@ -126,13 +122,16 @@ class Acquisition(Retry):
             if not registry.renewing.running:
                 await renewer.start()
                 self._check_open()
+            until = self._next_request()
             while True:
-                until = self._next_request()
                 self.placed = True
                 try:
                     reply = await self.backend.acquire(self.claim, wait=self.wait, until=until)
                 except StoreError as error:
-                    reply = await self.try_again(error, self._send)
+                    self.failed(error)
+                    await self.pause()
+                    until = self.try_until()
+                    continue
                 self.answered, self.outage, self.outage_reported = True, "", False
                 if isinstance(reply, Grant):
                     valid_until = self._valid_until(reply)
@@ -151,12 +150,13 @@ class Acquisition(Retry):
                     ):
                         await self._check_busy(reply)
                     self.queued = True
-                    until = self._ask_again_at(reply)
+                    wakes_at = self._ask_again_at(reply)
                     del reply  # its record of the holder: thousands of tasks may wait
                     if not (self.cancelled or registry.closed):
-                        await self.backend.await_wakeup(self.claim, until)
+                        await self.backend.await_wakeup(self.claim, wakes_at)
                     if self.cancelled or registry.closed or self.env.now() >= self.next_search:
                         await self._check_wait()
+                until = self._next_request()
         except BaseException as error:
             # Cancelled, interrupted, dropped or refused: the claim must not stay behind.
             if self.outage and options.on_outage == "unlocked" and isinstance(error, StoreError):
@@ -280,12 +280,12 @@ class Acquisition(Retry):
         the time to begin another one, and to queue again.
         """
         self.tries = self.refusals = 0
-        self.began = self.asked = now = self.env.now()
+        self.began = now = self.env.now()
         if not self.first_asked:
             self.first_asked = now
         self.extended = False
         self._set_limit(now)
-        return timing.try_until(now, self.give_up, self.op_timeout)
+        return self.try_until()
 
     def _set_limit(self, now: float) -> None:
         limit = self._longest() if self.queued else self.op_timeout
@@ -295,10 +295,6 @@ class Acquisition(Retry):
         session = self.backend.capabilities.session_timeout
         again = session + self.op_timeout if session < FOREVER else 0.0
         return max(self.op_timeout, self.claim.lease, again)
-
-    def _send(self, until: float) -> Awaitable[Grant | Busy]:
-        self.placed = True
-        return self.backend.acquire(self.claim, wait=self.wait, until=until)
 
     def failed(self, error: StoreError) -> None:
         """Count a failed try; raise when it was the last one."""
@@ -332,7 +328,7 @@ class Acquisition(Retry):
             self.refusals += bool(self.outage)
         self._check_open()
 
-    async def _pause(self) -> None:
+    async def pause(self) -> None:
         """Wait until the next try. The end of the client ends the wait."""
         if self.outage and self.options.outage_timeout and not self.outage_reported:
             self.outage_reported = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._core import conversion, timing, validity
@@ -182,17 +181,19 @@ class LeaseHandle:
         else:
             in_flight = registry.in_flight
             in_flight.active += 1
-            op_timeout = registry.op_timeout
-            until = timing.try_until(now, now + op_timeout, op_timeout)
+            retry = Retry(registry.env, registry.op_timeout, now + registry.op_timeout)
+            until = retry.try_until()
             try:
-                try:
-                    confirmed = await registry.backend.release(
-                        hold.claim, tombstone=hold.uncertain, until=until
-                    )
-                except StoreError as error:
-                    await self._release_again(error, now)
-                    # If a repeated release finds nothing, the first one was applied.
-                    confirmed = True
+                while True:
+                    try:
+                        confirmed = await registry.backend.release(
+                            hold.claim, tombstone=hold.uncertain, until=until
+                        )
+                        break
+                    except StoreError as error:
+                        retry.failed(error)
+                    await retry.pause()
+                    until = retry.try_until()
             except StoreError as error:
                 registry.release_later(hold.claim)
                 valid = registry.env.now() < hold.valid_until
@@ -203,7 +204,8 @@ class LeaseHandle:
                 raise
             finally:
                 in_flight.exit()
-            if confirmed:
+            # If a repeated release finds nothing, an earlier one was applied.
+            if confirmed or retry.tries:
                 hold.step("done")
                 if registry.listeners.all:
                     now = registry.env.now()
@@ -270,12 +272,6 @@ class LeaseHandle:
         self.failed = self.released
         self.registry.notify_lost(self.hold)
         return self.hold.lost(self.registry.store)
-
-    async def _release_again(self, error: StoreError, now: float) -> None:
-        registry, hold = self.registry, self.hold
-        retry = Retry(registry.env, registry.op_timeout, now + registry.op_timeout)
-        release = partial(registry.backend.release, hold.claim, tombstone=hold.uncertain)
-        await retry.try_again(error, release)
 
     async def extend(self, seconds: object) -> None:
         """Make the lease end no sooner than *seconds* from now, once. Renewal goes on."""

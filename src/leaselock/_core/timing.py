@@ -95,22 +95,22 @@ class Retry:
 
     async def until_answered(self, send: Callable[..., Awaitable[T]]) -> T:
         """Call `send(until=...)` until it returns, with a growing pause between the tries."""
-        env = self.env
+        until = self.try_until()
         while True:
-            self.asked = now = env.now()
             try:
-                return await send(until=try_until(now, self.give_up, self.op_timeout))
+                return await send(until=until)
             except StoreError as error:
                 self.failed(error)
-            await self._pause()
+            await self.pause()
+            until = self.try_until()
 
-    async def try_again(self, error: StoreError, send: Callable[..., Awaitable[T]]) -> T:
-        """The same after a first try, which failed with *error*."""
-        self.failed(error)
-        await self._pause()
-        return await self.until_answered(send)
+    def try_until(self) -> float:
+        """Begin a try; return until when it may take."""
+        self.asked = now = self.env.now()
+        return try_until(now, self.give_up, self.op_timeout)
 
-    async def _pause(self) -> None:
+    async def pause(self) -> None:
+        """Wait until the next try."""
         await Sleep(self._again_at())
 
     def _again_at(self) -> float:
