@@ -15,7 +15,6 @@ from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import FOREVER, CallUser, Signal, Sleep, Spawn, Wait
 from leaselock._core.events import LATE
 from leaselock._core.hold import TAKEN
-from leaselock._core.mutex import as_handle
 from leaselock._core.singleton_process import Background
 from leaselock.errors import LeaseLost, NotApplied, NotHeld
 
@@ -134,7 +133,7 @@ def test_a_silent_store_does_not_delay_the_report_of_a_loss() -> None:
     async def whole() -> None:
         handle = await mutex_of(service).acquire(None)
         other = await mutex_of(service, "b").acquire(None)
-        handle.on_lost(lambda lease: reported.append(machine.now()), handle, as_handle)
+        handle.on_lost(lambda lease: reported.append(machine.now()), handle, lambda lost: lost)
         backend.release = silent
         began = machine.now()
         registry.release_later(other.hold.claim)
@@ -229,7 +228,7 @@ def test_the_end_of_a_body_raises_the_loss() -> None:
     mutex = mutex_of(service)
 
     async def whole() -> None:
-        await mutex.enter(as_handle)
+        await mutex.enter()
         await service.break_lock("a", None)
         with pytest.raises(LeaseLost, match="no longer had this hold"):
             await mutex.leave(None)

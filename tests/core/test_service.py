@@ -30,7 +30,6 @@ from leaselock._core.backend import (
 from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import Call, CallUser, Owner, Sleep, Spawn
 from leaselock._core.inspection import Holder, Waiter, waiter_of
-from leaselock._core.mutex import as_handle
 from leaselock._core.queue import NodeQueue
 from leaselock.errors import (
     AcquireTimeout,
@@ -520,7 +519,7 @@ def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
     machine.guard = lambda: guards[0]  # type: ignore[method-assign]
 
     async def whole() -> None:
-        await mutex.enter(as_handle)
+        await mutex.enter()
         await Sleep(machine.now() + 2.0)
         assert guards[0].interrupted
         body = RuntimeError("the cancellation")
@@ -528,7 +527,7 @@ def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
             await mutex.leave(body)
         assert lost.value.__cause__ is body
         guards.reverse()
-        handle = await mutex.enter(as_handle)
+        handle = await mutex.enter()
         handle.hold.guards = ()
         error = ValueError("the body's own")
         await service.break_lock("a", None)
@@ -584,7 +583,7 @@ def test_the_error_of_a_timeout_has_the_holder_and_the_number_of_waiters() -> No
     held = next(iter(scene.store.table.entries["a"].holds.values()), None)
     assert held is not None
     with pytest.raises(AcquireTimeout) as caught:
-        scene.do(machine, mutex_of(service, timeout=2.5).enter(as_handle))
+        scene.do(machine, mutex_of(service, timeout=2.5).enter())
     error = caught.value
     assert error.holder is not None
     assert (error.name, error.timeout, error.holder.token) == ("a", 2.5, held.token)
@@ -607,7 +606,7 @@ def test_the_error_of_a_timeout_without_a_known_holder() -> None:
 
     backend.acquire = busy
     with pytest.raises(AcquireTimeout, match=r"could not acquire 'a' within 0 s$"):
-        scene.do(machine, mutex_of(service, timeout=0.0).enter(as_handle))
+        scene.do(machine, mutex_of(service, timeout=0.0).enter())
 
 
 def test_the_simulated_driver_calls_callbacks_and_refuses_what_is_no_effect() -> None:
@@ -732,8 +731,8 @@ def test_a_dropped_nested_body_keeps_the_lock_of_the_outer_one() -> None:
     mutex = mutex_of(service)
 
     async def whole() -> int:
-        outer = await mutex.enter(as_handle)
-        inner = await mutex.enter(as_handle)
+        outer = await mutex.enter()
+        inner = await mutex.enter()
         await mutex.leave(GeneratorExit())
         assert inner.released
         outer.ensure()

@@ -22,7 +22,6 @@ from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core import rules
 from leaselock._core.client_core import ClientCore
 from leaselock._core.lease_handle import LeaseHandle
-from leaselock._core.mutex import as_handle
 from leaselock._core.queue import NodeQueue
 from leaselock._drivers.aio import Aio
 from leaselock._drivers.system_env import now
@@ -45,7 +44,7 @@ def mutex_of(service: ClientCore) -> Mutex:
 
 
 async def with_body(mutex: Mutex) -> None:
-    handle = await mutex.enter(as_handle)
+    handle = await mutex.enter()
     try:
         handle.ensure()
     except BaseException as error:

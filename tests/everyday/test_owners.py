@@ -13,7 +13,7 @@ from testkit.servers.process import eventually
 import leaselock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 TIMEOUT = 60.0
 R = TypeVar("R")
@@ -74,6 +74,33 @@ def test_exit_in_a_thread_that_holds_leaves_its_own_with(file: str) -> None:
             elsewhere(one.__exit__, None, None, None)
             assert not one.locked()
             assert other.locked()
+
+
+def test_bodies_that_end_in_threads_of_one_another_keep_their_leases(file: str) -> None:
+    """Two bodies of one lock object begin in two threads of a pool, and the first ends in that of
+    the second, as dependencies of a web framework do.
+    """
+    with (
+        leaselock.Client(file) as client,
+        ThreadPoolExecutor(1) as one,
+        ThreadPoolExecutor(1) as two,
+    ):
+        permits = client.semaphore("a", permits=2)
+
+        def body() -> Generator[leaselock.Lease, None, None]:
+            with permits as lease:
+                yield lease
+                lease.ensure()
+
+        first, second = body(), body()
+        ended = one.submit(next, first).result(TIMEOUT)
+        kept = two.submit(next, second).result(TIMEOUT)
+        two.submit(list, first).result(TIMEOUT)
+        with pytest.raises(leaselock.NotHeld):
+            ended.ensure()
+        kept.ensure()
+        one.submit(list, second).result(TIMEOUT)
+        assert permits.available() == 2
 
 
 def test_task_that_leaves_is_not_the_one_that_entered(file: str) -> None:

@@ -569,10 +569,10 @@ class AsyncLock:
         """
         return AsyncChanges(self._client, self._mutex.watch())
 
-    # asyncio: no coroutines; each one more costs memory and time where thousands of tasks wait.
+    # asyncio: no coroutine functions, whose caller would be another frame than that of the body.
 
     def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
-        return self._driver.run(self._mutex.enter(self._lease, id(sys._getframe(1))))
+        return self._enter(id(sys._getframe(1)))
 
     def __aexit__(
         self,
@@ -581,6 +581,9 @@ class AsyncLock:
         traceback: TracebackType | None,
     ) -> Coroutine[Any, Any, None]:
         return self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
+
+    async def _enter(self, body_key: object) -> AsyncLease:
+        return AsyncLease(self._client, await self._driver.run(self._mutex.enter(body_key)))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""

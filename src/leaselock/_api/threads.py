@@ -568,7 +568,7 @@ class Lock:
         return Changes(self._client, self._mutex.watch())
 
     def __enter__(self) -> Lease:
-        return self._driver.run(self._mutex.enter(self._lease, id(sys._getframe(1))))
+        return self._enter(id(sys._getframe(1)))
 
     def __exit__(
         self,
@@ -577,6 +577,9 @@ class Lock:
         traceback: TracebackType | None,
     ) -> None:
         return self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
+
+    def _enter(self, body_key: object) -> Lease:
+        return Lease(self._client, self._driver.run(self._mutex.enter(body_key)))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""

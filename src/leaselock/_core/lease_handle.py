@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from leaselock._core import conversion, timing, validity
 from leaselock._core.effects import FOREVER
 from leaselock._core.events import hold_event
-from leaselock._core.hold import NOT_OURS, RAN_OUT, TAKEN, UNCONFIRMED, Hold, State
+from leaselock._core.hold import NOT_OURS, RAN_OUT, TAKEN, UNCONFIRMED, Hold, State, no_owner
 from leaselock._core.timing import Retry
 from leaselock._core.validation import (
     LONGEST_LEASE,
@@ -45,6 +45,18 @@ def if_granted(handle: H | None, wrap: Callable[[H], L]) -> L | None:
     return None if handle is None else wrap(handle)
 
 
+class LockObject(Protocol):
+    """What a lease needs of the lock object through which it was acquired."""
+
+    leases: dict[LeaseHandle, None]
+    waiting: set[Any]
+    """The acquisitions and upgrades that `cancel` ends."""
+
+
+def no_lock() -> None:
+    """The lock object of an adopted lease."""
+
+
 class LeaseHandle:
     """One acquisition of a lock: it is released once."""
 
@@ -56,16 +68,20 @@ class LeaseHandle:
     detached = False
     prolongs = False
     """It has a fixed lease renewed until its own release (`Hold.prolonged`)."""
-    owner: weakref.ref[Owner] | None = None
-    """Who has entered the body of a `with` on it."""
-    place: object = None
-    """Where that was (`Mutex.enter`)."""
+    in_body = False
+    """It is that of a body of `with` on the lock object."""
+    body_key: object = None
+    """Which one (`Mutex.enter`)."""
+    owner: Callable[[], Owner | None] = staticmethod(no_owner)
+    """Who has acquired it through the lock object."""
 
-    def __init__(self, registry: HoldRegistry, hold: Hold, waiting: set[Any] | None = None) -> None:
+    def __init__(
+        self, registry: HoldRegistry, hold: Hold, lock: Callable[[], LockObject | None] = no_lock
+    ) -> None:
         self.registry = registry
         self.hold = hold
-        # Where its waits for an upgrade are found, to be cancelled: those of its lock object.
-        self.waiting = waiting
+        # The lock object through which it was acquired.
+        self.lock = lock
         # The mode of this lease; that of the hold is the strongest of its leases.
         self.mode = hold.modes[-1]
 
@@ -205,17 +221,20 @@ class LeaseHandle:
             finally:
                 in_flight.exit()
             # If a repeated release finds nothing, an earlier one was applied.
-            if confirmed or retry.tries:
+            if not confirmed and not retry.tries:
+                hold.lose(NOT_OURS)
+            else:
                 hold.step("done")
                 if registry.listeners.all:
-                    now = registry.env.now()
-                    event = hold_event("released", hold, now, now - hold.began)
-                    await registry.listeners.report(event, rare=False)
-            else:
-                hold.lose(NOT_OURS)
+                    await self._report_release()
         if hold.state is not State.FREE:
             hold.lose(RAN_OUT)
             raise self._lost()
+
+    async def _report_release(self) -> None:
+        registry, hold, now = self.registry, self.hold, self.registry.env.now()
+        event = hold_event("released", hold, now, now - hold.began)
+        await registry.listeners.report(event, rare=False)
 
     def drop(self) -> None:
         """Release this acquisition where nothing can be awaited: through the renewer."""
@@ -251,13 +270,19 @@ class LeaseHandle:
         name = self.hold.claim.name
         if self.released:
             raise NotHeld(name, f"{name!r} was released already")
-        self.released = True
+        self._mark_released()
         self.hold.modes.remove(self.mode)
         if self.prolongs:
             self.hold.end_prolonging()
         if self.hold.is_unlocked:
             self.hold.step("detach")  # there is nothing to release
         return not self.hold.modes
+
+    def _mark_released(self) -> None:
+        self.released = True
+        lock = self.lock()
+        if lock is not None and not self.in_body:
+            lock.leases.pop(self, None)
 
     def _weaker_mode(self) -> Mode | None:
         """The mode to convert the hold to, now that this lease has ended. None if it stays as it
@@ -294,7 +319,9 @@ class LeaseHandle:
             raise WouldDeadlock(hold.claim.name, "exclusive")
         if hold.claim.mode == "update":
             deadline = FOREVER if limit is None else now + limit
-            if not await conversion.upgrade(self.registry, hold, deadline, self.waiting):
+            lock = self.lock()
+            waiting = None if lock is None else lock.waiting
+            if not await conversion.upgrade(self.registry, hold, deadline, waiting):
                 return False
         hold.modes.remove(self.mode)
         hold.modes.append("exclusive")
@@ -314,7 +341,8 @@ class LeaseHandle:
         await self._set_lifetime("lease")
         self.registry.remove(self.hold)
         self.hold.step("detach")
-        self.released = self.detached = True
+        self.detached = True
+        self._mark_released()
 
     async def make_inheritable(self) -> tuple[int, ...]:
         """Let the lock live as long as any process that has the returned descriptors."""

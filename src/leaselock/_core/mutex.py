@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from leaselock._core import conversion, shared_thread
 from leaselock._core.acquisition import Acquisition, LockOptions
@@ -26,8 +27,6 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from leaselock._core.backend import Claim, LockState, Mode
     from leaselock._core.effects import Process
     from leaselock._core.hold_registry import HoldRegistry
@@ -37,27 +36,6 @@ if TYPE_CHECKING:
 
 # The modes, as the API names them.
 SIDES: dict[Mode, str] = {"exclusive": "write", "update": "update", "shared": "read"}
-
-
-T = TypeVar("T")
-L = TypeVar("L")
-
-
-def as_handle(handle: LeaseHandle) -> LeaseHandle:
-    """What a caller within the core gets: the lease itself."""
-    return handle
-
-
-def _as_it_is(mutex: Mutex, busy: Busy, limit: float | None) -> Busy:
-    return busy
-
-
-def _nothing(mutex: Mutex, busy: Busy, limit: float | None) -> None:
-    """A try returns None."""
-
-
-def _time_out(mutex: Mutex, busy: Busy, limit: float | None) -> NoReturn:
-    raise mutex.timed_out(busy, limit)
 
 
 class Mutex:
@@ -70,65 +48,61 @@ class Mutex:
         self.renewer = renewer
         self.name = name
         self.options = options
-        # The leases that each thread or task has acquired through this object, the newest last.
-        self.handles: dict[weakref.ref[Owner], list[LeaseHandle]] = {}
-        # The leases of the bodies of `with` that have not ended, the newest last. A body may end in
-        # another thread or task than it began in.
-        self.entries: list[LeaseHandle] = []
+        # The leases that were acquired through this object and not released, and those of bodies of
+        # `with` that have not ended; the newest last. A lease outside of a body is dropped with the
+        # thread or task that acquired it. A body may end in another one.
+        self.leases: dict[LeaseHandle, None] = {}
+        self.reference = weakref.ref(self)
+        self.drop_leases = partial(_drop_leases, self.reference)
         # The owner, where that is this object.
         self.itself = Owner("lock", f"{id(self):x}") if options.owned_by_lock else None
         # The acquisitions through this object that have not ended, and the upgrades of its leases.
         self.waiting: set[Acquisition | conversion.Upgrade] = set()
 
-    def acquire(
-        self, timeout: object, permits: object = 1, **unknown: object
-    ) -> Process[LeaseHandle]:
+    async def acquire(self, timeout: object, permits: object = 1, **unknown: object) -> LeaseHandle:
         """Acquire the lock; AcquireTimeout when *timeout* seconds have passed, by default the
         lock's own.
-
-        A wrong number is refused here, before anything is awaited.
         """
         refuse("acquire", unknown)
         limit, permits = checked_timeout(timeout), checked_permits(permits, self.options.limit)
         if limit is None:
             limit = self.options.timeout
-        return self._acquire(limit, permits, _time_out, as_handle)
+        found = await self._acquire(limit, permits)
+        if isinstance(found, Busy):
+            raise self.timed_out(found, limit)
+        return found
 
-    def try_acquire(
+    async def try_acquire(
         self, timeout: object = 0.0, permits: object = 1, **unknown: object
-    ) -> Process[LeaseHandle | None]:
+    ) -> LeaseHandle | None:
         """Acquire the lock; None when *timeout* seconds have passed."""
         refuse("try_acquire", unknown)
         limit, permits = checked_timeout(timeout), checked_permits(permits, self.options.limit)
-        return self._acquire(limit, permits, _nothing, as_handle)
+        found = await self._acquire(limit, permits)
+        return None if isinstance(found, Busy) else found
 
-    def enter(self, granted: Callable[[LeaseHandle], L], place: object = None) -> Process[L]:
+    async def enter(self, body_key: object = None) -> LeaseHandle:
         """Acquire the lock for the body of a `with`, which is interrupted when the lease is lost;
-        AcquireTimeout when the time has passed. The result is what *granted* makes of the lease.
+        AcquireTimeout when the time has passed.
 
-        *place* is something that `leave` has, too, when it is called for the same body.
+        *body_key* is something that `leave` has, too, when it is called for the same body.
         """
-        return self._acquire(self.options.timeout, 1, _time_out, granted, True, place)
+        handle = await self._acquire(self.options.timeout, 1)
+        if isinstance(handle, Busy):
+            raise self.timed_out(handle, self.options.timeout)
+        handle.in_body, handle.body_key = True, body_key
+        handle.guard_body()
+        return handle
 
     def obtain(self, deadline: float, permits: int) -> Process[LeaseHandle | Busy]:
         """Acquire the lock until *deadline*: a lease, or why there is none."""
-        return self._acquire(deadline - self.registry.env.now(), permits, _as_it_is, as_handle)
+        return self._acquire(deadline - self.registry.env.now(), permits)
 
     def _owner(self) -> Owner:
         return self.itself or self.registry.env.owner()
 
-    async def _acquire(
-        self,
-        limit: float | None,
-        permits: int,
-        refused: Callable[[Mutex, Busy, float | None], T],
-        granted: Callable[[LeaseHandle], L],
-        body: bool = False,
-        place: object = None,
-    ) -> L | T:
-        """Acquire the lock within *limit* seconds. One coroutine for all ways to ask for a lease:
-        while thousands of tasks wait, each one more counts.
-        """
+    async def _acquire(self, limit: float | None, permits: int) -> LeaseHandle | Busy:
+        """Acquire the lock within *limit* seconds: a lease, or why there is none."""
         registry, options = self.registry, self.options
         owner = registry.env.owner()
         holder = self.itself or owner
@@ -138,7 +112,7 @@ class Mutex:
             hold = registry.of(owner, self.name)
         if hold is not None:
             if (busy := await self._nest(hold, deadline)) is not None:
-                return refused(self, busy, limit)
+                return busy
         elif not options.cached or (hold := self._take_cached(owner)) is None:
             note = "" if registry.note is None else await ask_note(registry.note)
             claim = self._claim(owner, permits, note)
@@ -153,28 +127,20 @@ class Mutex:
             finally:
                 self.waiting.discard(acquisition)
             if not isinstance(found, Hold):
-                return refused(self, found, limit)
+                return found
             hold = found
             hold.acquirer, hold.thread = owner.reference, owner.thread
             if thread is not None:
                 thread.holds[claim.id] = hold
             if registry.env.records_call_sites():
                 hold.place = registry.env.call_site()
-        handle = LeaseHandle(registry, hold, self.waiting)
+        # The lease knows its lock object weakly: a cycle would keep alive what its owner dropped.
+        handle = LeaseHandle(registry, hold, self.reference)
         if options.renew and (hold.prolonged or not hold.renew):
             handle.prolong()
-        handles = self.handles.get(holder.reference)
-        if handles is None:
-            handles = self._begin_list(holder)
-        while handles and handles[-1].released:
-            handles.pop()
-        # The handles do not know this list: a cycle would keep alive what its owner has dropped.
-        handles.append(handle)
-        if body:
-            handle.owner, handle.place = holder.reference, place
-            self.entries.append(handle)
-            handle.guard_body()
-        return granted(handle)
+        handle.owner = weakref.ref(holder, self.drop_leases)
+        self.leases[handle] = None
+        return handle
 
     def _claim(self, owner: Owner, permits: int, note: str) -> Claim:
         options = self.options
@@ -257,23 +223,14 @@ class Mutex:
         store = self.registry.store
         return AcquireTimeout(self.name, limit, holder, busy.waiting, detail, store)
 
-    def _begin_list(self, owner: Owner) -> list[LeaseHandle]:
-        # Weak references in both directions: neither keeps the other alive, nor what it holds.
-        this = weakref.ref(self)
-
-        def forget(reference: weakref.ref[Owner]) -> None:
-            getattr(this(), "handles", {}).pop(reference, None)
-
-        return self.handles.setdefault(weakref.ref(owner, forget), [])
-
     async def release(self) -> None:
         """Release what this thread or task acquired last through this object."""
         await self._newest("release").release()
 
-    async def leave(self, exception: BaseException | None, place: object = None) -> None:
+    async def leave(self, exception: BaseException | None, body_key: object = None) -> None:
         """End the body of a `with`. Its own *exception* is never replaced."""
         try:
-            handle = self._entered(place)
+            handle = self._entered(body_key)
         except NotHeld as error:
             if exception is None:
                 raise
@@ -286,27 +243,31 @@ class Mutex:
                 handle.unguard(handle.guard, None)
             await handle.release()
 
-    def _entered(self, place: object) -> LeaseHandle:
-        """The lease of the body that ends; its entry ends, too."""
-        entries = self.entries
-        if entries and entries[-1].place == place is not None and not entries[-1].released:
-            return entries.pop()
-        owner = self._owner().reference
-        same_place = [entry for entry in entries if place is not None and entry.place == place]
-        found = same_place or [entry for entry in entries if entry.owner is owner] or entries
-        entered = next((entry for entry in reversed(found) if not entry.released), None)
-        self.entries = [e for e in entries if e is not entered and not e.released]
-        if entered is None:
-            raise self._not_held("leave")
-        return entered
+    def _entered(self, body_key: object) -> LeaseHandle:
+        """The lease of the body that ends: that with the same key; else the newest that this thread
+        or task has entered; else the newest of all.
+        """
+        newest = next(reversed(self.leases), None)
+        if newest is None or newest.body_key != body_key or body_key is None or newest.released:
+            bodies = [lease for lease in reversed(list(self.leases)) if lease.in_body]
+            owner = self._owner()
+            same_key = [body for body in bodies if body.body_key == body_key is not None]
+            found = same_key or [body for body in bodies if body.owner() is owner] or bodies
+            newest = next((body for body in found if not body.released), None)
+            for body in bodies:
+                if body.released:
+                    del self.leases[body]
+            if newest is None:
+                raise self._not_held("leave")
+        del self.leases[newest]
+        return newest
 
     def _newest(self, what: str) -> LeaseHandle:
-        handles = self.handles.get(self._owner().reference, [])
-        while handles and handles[-1].released:
-            handles.pop()
-        if not handles:
-            raise self._not_held(what)
-        return handles[-1]
+        owner = self._owner()
+        for handle in reversed(list(self.leases)):
+            if handle.owner() is owner and not handle.released:
+                return handle
+        raise self._not_held(what)
 
     def _not_held(self, what: str) -> NotHeld:
         if self.itself is not None:
@@ -329,8 +290,8 @@ class Mutex:
         """Whether this thread or task, or this object where it is the owner, has a valid hold."""
         now, owner = self.registry.env.now(), self._owner()
         if self.options.mode == "permits":
-            handles = self.handles.get(owner.reference, [])
-            holds = [handle.hold for handle in handles if not handle.released]
+            leases = [lease for lease in list(self.leases) if lease.owner() is owner]
+            holds = [lease.hold for lease in leases if not lease.released]
             return any(hold.is_valid(now) and not hold.is_unlocked for hold in holds)
         hold = self.registry.of(owner, self.name)
         if hold is None or STRENGTH[hold.claim.mode] < STRENGTH[self.options.mode]:
@@ -344,8 +305,7 @@ class Mutex:
         now, mode, limit = self.registry.env.now(), self.options.mode, self.options.limit
         kind = "" if mode in ("exclusive", "permits") else f", {mode}"
         kind = f", {limit} permits" if limit else kind
-        handles = [handle for each in list(self.handles.values()) for handle in list(each)]
-        valid = [h for h in handles if not h.released and h.hold.is_valid(now)]
+        valid = [h for h in list(self.leases) if not h.released and h.hold.is_valid(now)]
         valid = [h for h in valid if not h.hold.is_unlocked]
         return f"{kind}, held, token {valid[-1].hold.token}" if valid else kind
 
@@ -388,3 +348,12 @@ class Mutex:
             with concerning(self.name):
                 state.readable()
         return state
+
+
+def _drop_leases(mutex: weakref.ref[Mutex], owner: weakref.ref[Owner]) -> None:
+    """Drop the leases of a thread or task that has ended, except for those of bodies."""
+    this = mutex()
+    if this is not None:
+        for lease in list(this.leases):
+            if lease.owner is owner and not lease.in_body:
+                this.leases.pop(lease, None)
