@@ -280,12 +280,12 @@ class Acquisition(Retry):
         the time to begin another one, and to queue again.
         """
         self.tries = self.refusals = 0
-        self.began = now = self.env.now()
+        self.began = self.asked = now = self.env.now()
         if not self.first_asked:
             self.first_asked = now
         self.extended = False
         self._set_limit(now)
-        return self.try_until()
+        return timing.try_until(now, self.give_up, self.op_timeout)
 
     def _set_limit(self, now: float) -> None:
         limit = self._longest() if self.queued else self.op_timeout

@@ -197,8 +197,8 @@ class LeaseHandle:
         else:
             in_flight = registry.in_flight
             in_flight.active += 1
-            retry = Retry(registry.env, registry.op_timeout, now + registry.op_timeout)
-            until = retry.try_until()
+            op_timeout, retry = registry.op_timeout, None
+            until = timing.try_until(now, now + op_timeout, op_timeout)
             try:
                 while True:
                     try:
@@ -207,6 +207,7 @@ class LeaseHandle:
                         )
                         break
                     except StoreError as error:
+                        retry = retry or Retry(registry.env, op_timeout, now + op_timeout)
                         retry.failed(error)
                     await retry.pause()
                     until = retry.try_until()
@@ -221,7 +222,7 @@ class LeaseHandle:
             finally:
                 in_flight.exit()
             # If a repeated release finds nothing, an earlier one was applied.
-            if not confirmed and not retry.tries:
+            if not confirmed and retry is None:
                 hold.lose(NOT_OURS)
             else:
                 hold.step("done")
