@@ -84,7 +84,6 @@ bench: $(READY) $(BENCH_READY) ## measure, next to the peers: make bench, make b
 	@$(PY) -m benchmarks.foreign
 	$(PY) -m benchmarks $(NAMES) $(if $(QUICK),--quick) \
 		--into $(if $(QUICK)$(NAMES),build/benchmarks,docs/benchmarks)
-	$(if $(QUICK)$(NAMES),,mv docs/benchmarks/results.md docs/appendix/benchmark-results.md)
 
 $(BENCH_READY): pyproject.toml $(READY)
 	@echo "installing the peers into .venv"
@@ -132,12 +131,12 @@ interruptions: $(READY) ## interrupt every operation at every suspension, a minu
 
 hazards: $(READY) ## play every hazard on every way of locking, and write its page
 	@scripts/servers
-	$(PY) -m verification.hazards --markdown docs/appendix/hazard-table.md \
-		--picture docs/appendix/hazard-table.svg
+	$(PY) -m verification.hazards --markdown docs/internals/hazard-table.md \
+		--picture docs/internals/hazard-table.svg
 
 controls: $(READY) $(BENCH_READY) ## find the known defects of others, and write their page
 	@scripts/servers
-	LEASELOCK_CONTROLS=docs/explanation/controls.md $(PY) -m pytest -p tests.skips verification/controls
+	LEASELOCK_CONTROLS=docs/internals/controls.md $(PY) -m pytest -p tests.skips verification/controls
 
 lua: $(READY) ## write out the Redis scripts, for redis-cli --eval: build/scripts
 	@$(PY) -m leaselock._backends.redis.scripts build/scripts

@@ -42,6 +42,8 @@ HERE = Path(__file__).parent
 ROOT_PAGES = ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")
 TO_ROOT_PAGE = re.compile(rf"\]\((?:\.\./)*({'|'.join(ROOT_PAGES)})\.md\)")
 
+TO_PAGE = re.compile(r"\]\((/?[\w/.-]+)\.md\)")
+
 
 def copy_root_pages(*_: object) -> None:
     """Write the pages of the repository's root to project/, with links that lead to the site."""
@@ -54,9 +56,21 @@ def copy_root_pages(*_: object) -> None:
             target.write_text(text, "utf-8")
 
 
-def link_root_pages(_app: Sphinx, _name: str, source: list[str]) -> None:
+def link_root_pages(_app: Sphinx, name: str, source: list[str]) -> None:
     """Let links to the pages of the repository's root lead to their copies."""
     source[0] = TO_ROOT_PAGE.sub(lambda found: f"](/project/{found[1].lower()}.md)", source[0])
+    if name == root_doc:
+        source[0] += sidebar(source[0])
+
+
+def sidebar(index: str) -> str:
+    """Return the tables of the sidebar: the sections and links of the index, in its order."""
+    tables = []
+    for section in re.split(r"^## ", index, flags=re.M)[1:]:
+        title, _, body = section.partition("\n")
+        pages = "\n".join(dict.fromkeys(TO_PAGE.findall(body)))
+        tables.append(f"\n\n```{{toctree}}\n:hidden:\n:caption: {title}\n{pages}\n```\n")
+    return "".join(tables)
 
 
 class Commands(Directive):

@@ -80,6 +80,6 @@ def test_readme_program_runs(name: str, number: int, url: str | None, tmp_path: 
 
 
 def test_programs_of_local_handoff_run(tmp_path: Path) -> None:
-    local, cached = programs(ROOT / "docs" / "explanation" / "local-handoff.md")
+    local, cached = programs(ROOT / "docs" / "how-to" / "local-handoff.md")
     assert int(run(["-c", local], tmp_path)) > 0
     assert run(["-c", cached], tmp_path) == "True\n"

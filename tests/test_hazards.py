@@ -19,7 +19,7 @@ from verification.simulation.bugs import known
 pytestmark = pytest.mark.heavy
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "appendix" / "hazards.md"
+PAGE = ROOT / "docs" / "internals" / "hazards.md"
 # The number of hazards for each letter, so that a missing row is detected.
 COUNTS = {"A": 15, "B": 14, "C": 13, "D": 14, "E": 16, "F": 15}
 COUNTS |= {"G": 18, "H": 8, "I": 12, "J": 20, "K": 7, "L": 10}

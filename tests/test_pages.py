@@ -31,13 +31,18 @@ if TYPE_CHECKING:
     from sybil import Example
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-# The pages that explain hold fragments of programs; GIVEN is what these programs have besides.
-EXPLANATION = [
-    page
-    for page in sorted((DOCS / "explanation").glob("*.md"))
-    if "```python" in page.read_text("utf-8")
+# These pages hold fragments of programs; GIVEN is what these programs have besides.
+FRAGMENTS = [
+    DOCS / "how-to" / "local-handoff.md",
+    DOCS / "how-to" / "optimistic.md",
+    *sorted((DOCS / "stores").glob("*.md")),
 ]
-PAGES = [*(DOCS / "tutorial").glob("*.md"), *sorted((DOCS / "how-to").glob("*.md")), *EXPLANATION]
+PAGES = [
+    page
+    for folder in ("tutorial", "how-to", "stores")
+    for page in sorted((DOCS / folder).glob("*.md"))
+    if folder != "stores" or "```python" in page.read_text("utf-8")
+]
 GIVEN = """
 import kazoo.recipe.lock
 import leaselock
@@ -204,7 +209,7 @@ def test_code_of_a_page_runs(
         )
     ]
     document = Sybil(parsers).parse(page)
-    if page in EXPLANATION:
+    if page in FRAGMENTS:
         exec(GIVEN, document.namespace)
     try:
         for example in document.examples():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "redis.md"
+PAGE = Path(__file__).parents[2] / "docs" / "stores" / "redis.md"
 
 
 def listed() -> list[str]:

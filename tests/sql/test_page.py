@@ -1,4 +1,4 @@
-"""The programs of docs/explanation/optimistic.md run as they are printed, on every database."""
+"""The programs of docs/how-to/optimistic.md run as they are printed, on every database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import leaselock
 if TYPE_CHECKING:
     from tests.sql.places import Database
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "optimistic.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "optimistic.md"
 PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
 
 

@@ -24,9 +24,9 @@ other libraries and configurations, with defects that their users have reported 
 observed here, in the versions shown, on real servers. `make controls` wrote this page. Each row is
 a test (`verification/controls/test_controls.py`) that fails when the defect is *not* found: then
 it has been fixed and must be replaced. Most trials are those of
-[the hazard table](../appendix/hazard-table.md), the others are in
+[the hazard table](hazard-table.md), the others are in
 `verification/controls/trials.py`; the third column names the rows of
-[the page of hazards](../appendix/hazards.md).
+[the page of hazards](hazards.md).
 
 This page assigns no blame: these libraries do much well, and some state plainly what they do not
 guarantee.

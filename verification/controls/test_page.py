@@ -6,7 +6,7 @@ from pathlib import Path
 
 from verification.controls.controls import CONTROLS
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "controls.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "controls.md"
 
 
 def test_page_lists_every_control_as_found() -> None:

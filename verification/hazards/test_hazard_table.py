@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "appendix" / "hazard-table.md"
+PAGE = ROOT / "docs" / "internals" / "hazard-table.md"
 AGAIN = 3
 # Known defects of the recipes.
 FAILING = {

@@ -16,7 +16,7 @@ from leaselock._core.lease_handle import LeaseHandle
 
 pytestmark = pytest.mark.first_tier
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "planted.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "planted.md"
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

@@ -1,7 +1,7 @@
 """The targets of chaos runs: stores on private servers, and their faults.
 
 The invariant of `testkit.chaos.target` holds. The servers write their data to disk; the
-stores' pages in docs/explanation say what is lost otherwise.
+stores' pages in docs/stores say what is lost otherwise.
 """
 
 from __future__ import annotations
