@@ -89,14 +89,12 @@ class Run:
     def __init__(self, scale: str, folder: Path | None) -> None:
         self.scale = scale
         self.folder = folder
-        self.lines: list[str] = []
         self.tables: dict[str, list[Table]] = {}
         self.load = [load()]
         self.began = time.monotonic()
 
     def print_lines(self, lines: Sequence[str]) -> None:
-        """Print lines and keep them for results.md."""
-        self.lines += lines
+        """Print lines."""
         print("\n".join(lines), flush=True)
 
     def measure(self, name: str) -> None:
@@ -129,11 +127,10 @@ class Run:
             draw(json.loads(self.document()), self.folder)
 
     def write(self) -> None:
-        """Write results.json and results.md."""
+        """Write results.json."""
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)
             Path(self.folder, "results.json").write_text(self.document())
-            Path(self.folder, "results.md").write_text("\n".join(self.lines))
 
     def document(self) -> str:
         """Return all numbers as JSON."""

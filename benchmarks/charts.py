@@ -211,7 +211,7 @@ def _color(name: str) -> str:
 
 GROWTH = """How each figure of leaselock changes when its size grows (waiters, tasks, leases, dead
 servers): a flat line does not depend on the size. The exponents were fitted: 0 is constant, 1 is
-proportional. Only curves with an exponent beyond 0.15 have a name here; results.md has all."""
+proportional. Only curves with an exponent beyond 0.15 have a name here; results.json has all."""
 
 
 def growth(results: Document) -> Any:
