@@ -13,7 +13,7 @@ import leaselock
 from leaselock._core.effects import FOREVER, CallUser, Process, Signal, Sleep, Spawn, Wait
 from leaselock._core.lifecycle import Lifecycle
 from leaselock._drivers.aio import Aio, BodyGuard, _at_exit, _current_task, _Waker
-from leaselock._drivers.in_thread import InThread, _answer, _fail
+from leaselock._drivers.in_thread import InThread
 from leaselock._drivers.system_env import now, was_closed
 
 # Longer than any operation here; a test that reaches it has failed.
@@ -260,8 +260,9 @@ def test_late_answers_are_ignored() -> None:
     async def main() -> None:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         future.cancel()
-        _answer(future, 1)
-        _fail(future, ValueError())
+        lent = InThread(Nowhere())
+        lent._answer(future, 1)
+        lent._fail(future, ValueError())
         assert future.cancelled()
 
     asyncio.run(main())
@@ -336,7 +337,28 @@ def test_an_answer_of_a_thread_for_a_closed_loop_is_ignored() -> None:
     go_on.set()
     lent.retire()
     lent.retire()
-    assert lent.thread is None
+    assert not lent.threads
+
+
+def test_a_node_that_may_be_called_by_several_threads_is() -> None:
+    class Three(Nowhere):
+        concurrency = 3
+
+        def call(self, request: object, until: float) -> object:
+            together.wait(TIMEOUT)
+            return request
+
+    together = threading.Barrier(3)
+    lent = InThread(Three())
+
+    async def ask() -> None:
+        assert await asyncio.gather(*(lent.call(n, FOREVER) for n in range(6))) == [*range(6)]
+        assert len(lent.threads) == 3
+        threads = list(lent.threads)
+        await lent.finish()
+        assert not any(thread.is_alive() for thread in threads)
+
+    asyncio.run(ask())
 
 
 def test_a_dropped_body_leaves_no_hold() -> None:

@@ -27,6 +27,11 @@ class Lifecycle:
 class Node(Lifecycle, abc.ABC):
     """One connection whose calls block. For asyncio the driver calls it in a thread of its own."""
 
+    concurrency = 1
+    """In how many threads the driver calls it for asyncio. With one, the calls keep their order; a
+    node that is called in several is correct in any order.
+    """
+
     @abc.abstractmethod
     def call(self, request: object, until: float) -> object:
         """Carry out one request and return the reply; NotApplied or OutcomeUnknown if there is none
