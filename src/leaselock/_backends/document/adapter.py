@@ -18,8 +18,8 @@ What the store must guarantee:
 Errors: raise `NotApplied` if the store certainly has not carried out a request (it was not sent, or
 was refused), `OutcomeUnknown` if it may have. Their *reason* is "unreachable" (no answer, or the
 store is overloaded and asks to come again later), "denied" (login, rights), "misconfigured" (a
-missing table, a version that is not supported) or "refused". A write that arrives late, or twice, is
-harmless: the second one finds another version.
+missing table, a version that is not supported) or "refused". A write that arrives late, or twice,
+is harmless: the second one finds another version.
 """
 
 from __future__ import annotations
@@ -186,6 +186,12 @@ class DocumentStore(Node):
         """Carry out one request: the method that it names."""
         carry_out: Callable[..., object] = getattr(self, request.method)
         return carry_out(*request, until)
+
+    def describe(self, name: str) -> tuple[str, str]:
+        """How messages name the document of a lock, and how an operator removes it: the text behind
+        "To remove it:", such as a command.
+        """
+        return f"the document {name!r}", "delete it in the store"
 
     @abc.abstractmethod
     def get(self, name: str, until: float) -> Found:

@@ -1,0 +1,63 @@
+"""Opening a store that keeps documents."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from leaselock._backends import Opened, chance
+from leaselock._backends.document.backend import DocumentBackend
+from leaselock._backends.url import seconds, token_ttl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock._backends import StoreType
+    from leaselock._backends.document.adapter import DocumentStore
+    from leaselock._backends.url import StoreURL
+    from leaselock._core.lifecycle import Node
+
+# The options that the URL of each such store has.
+COMMON_OPTIONS = ("poll", "token_ttl")
+LEAST_POLL, LONGEST_POLL = 0.001, 60.0
+
+
+def opened(
+    kind: StoreType,
+    url: StoreURL,
+    store: DocumentStore,
+    listener: Node | None,
+    now: Callable[[], float],
+    *,
+    shown: str,
+) -> Opened:
+    """The store that *url* names. *now* is the clock that `StoreType.open` was given, *shown* the
+    URL without its secrets. ValueError for an option that is not valid.
+    """
+    default, ttl = kind.protocol_of(url), token_ttl(url)
+    soonest = store.traits.soonest_poll
+    soonest = url.option("poll", seconds(LEAST_POLL, LONGEST_POLL), soonest)
+    latest = max(soonest, store.traits.latest_poll)
+    traits = store.traits._replace(soonest_poll=soonest, latest_poll=latest)
+
+    def backend(protocol: str | None) -> DocumentBackend:
+        kind.check_protocol(protocol)
+        return DocumentBackend(
+            store,
+            listener,
+            traits,
+            describe=store.describe,
+            now=now,
+            wall=time.time,
+            random=chance,
+            random_id=_random_id,
+            token_ttl=ttl,
+        )
+
+    nodes = (store,) if listener is None else (store, listener)
+    return Opened(backend, default, shown, blocking=nodes)
+
+
+def _random_id() -> str:
+    return os.urandom(8).hex()
