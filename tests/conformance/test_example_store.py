@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from testkit.conformance import Scenario, Store
+from testkit.installed import install
 from tests.conformance.share import EVERY, name, run
 
 import leaselock
@@ -29,15 +30,6 @@ STORE = Store(
     min_hold=True,
     lease=0.2,
 )
-
-
-def install(folder: Path, scheme: str, value: str) -> None:
-    """Write the metadata of a distribution that has a store for the scheme."""
-    project = f"{scheme}_{value.partition('.')[0].replace(':', '_')}"
-    info = folder / f"{project}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[leaselock.stores]\n{scheme} = {value}\n")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -170,7 +170,7 @@ class Scene(World):
         def reply(answer: object) -> None:
             self.message(answer, lambda: self._arrive(run.machine, answer, resume), lost=_gone)
 
-        self._at(run.machine, call.until, lambda: resume(None, StoreErrorNow()))
+        self.at(run.machine, call.until, lambda: resume(None, StoreErrorNow()))
         self.message(call.request, lambda: node.ask(machine, call.request, reply), lost=_gone)
 
     # --- choosing -------------------------------------------------------------------------------

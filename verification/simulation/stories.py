@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verification.simulation import cancelled_waits, redis, redlock, sql
+from verification.simulation import cancelled_waits, document, redis, redlock, sql
 from verification.simulation.election import (
     ElectionStory,
     PeriodStory,
@@ -84,6 +84,10 @@ KINDS: dict[str, type[Story]] = {
     "sql modes": SqlModesStory,
     "numbered sql": NumberedSqlStory,
     "sql sessions modes": SessionsModesStory,
+    "document": document.DocumentStory,
+    "document modes": document.DocumentModesStory,
+    "document modes persistent": document.PersistentDocumentStory,
+    "document stopped waiters": document.StoppedWaitersStory,
     "local handoff": HandoffStory,
     "local handoff redis": RedisHandoffStory,
     "cached": CachedStory,

@@ -286,7 +286,7 @@ class World:
         elif isinstance(effect, Wait):
             self._wait(run.machine, effect.signal, effect.until, resume)
         elif isinstance(effect, Sleep):
-            self._at(run.machine, effect.until, resume)
+            self.at(run.machine, effect.until, resume)
         elif isinstance(effect, Spawn):
             run.machine.start(effect.process, effect.name)
             self.after(0.0, resume)
@@ -319,9 +319,12 @@ class World:
         # At once: an interruption finds it at a suspension, as in the task of its caller.
         self.step(run, 0, None, None)
 
-    def _at(self, machine: Machine, until: float, action: Callable[[], object]) -> None:
+    def at(self, machine: Machine, until: float, action: Callable[[], object]) -> None:
+        """Let something happen at a time of a machine's clock."""
         if until < FOREVER:
-            self.after(max(0.0, until / machine.rate - self.time), action)
+            # Where the clock of a machine has another rate, rounding must not wake it too early.
+            rounding = 0.0 if machine.rate == 1.0 else 1e-9
+            self.after(max(0.0, until / machine.rate - self.time) + rounding, action)
 
     def _wait(
         self, machine: Machine, signal: Signal, until: float, resume: Callable[..., None]
@@ -333,7 +336,7 @@ class World:
             wake()
             return
         signal.wakers.append(wake)
-        self._at(machine, until, lambda: resume(signal.is_set))
+        self.at(machine, until, lambda: resume(signal.is_set))
 
     def _call(self, run: Run, call: Call[Any], resume: Callable[..., None]) -> None:
         machine, faults = run.machine, self.faults
@@ -352,7 +355,7 @@ class World:
         if isinstance(call.request, Listen):
             self._listen(run, call, node, resume)
             return
-        self._at(machine, call.until, lambda: resume(None, OutcomeUnknown("no answer in time")))
+        self.at(machine, call.until, lambda: resume(None, OutcomeUnknown("no answer in time")))
         self._perhaps_freeze(machine, faults)
         if self.chance.random() < faults.lost_request:
             return
@@ -425,7 +428,7 @@ class World:
         request.interrupt.wakers.append(wake)
         if request.interrupt.is_set:
             wake()
-        self._at(run.machine, call.until, wake)
+        self.at(run.machine, call.until, wake)
         return begin
 
     def _reply(self, run: Run, answer: object, resume: Callable[..., None]) -> None:

@@ -170,8 +170,9 @@ class DocumentBackend(Queue):
         self.watchers: set[str] = set()
         # When each waiting claim was last answered.
         self.answered: dict[str, float] = {}
-        # Until when the listener reports each name.
+        # Until when each name is to be reported, and the names that the listener was told.
         self.listened: dict[str, float] = {}
+        self.reported: dict[str, Any] = {}
         # What interrupts the renewer, once it has begun to wait.
         self.changed: Signal | None = None
         # Claims of this client that wait for their turn to ask, by the names that one asks for.
@@ -627,12 +628,12 @@ class DocumentBackend(Queue):
         self.answered.pop(claim.id, None)
         self.watchers.discard(claim.id)
         name = self.claims.pop(claim.id, None)
-        if name in self.listened:
+        if name is not None and self.listener is not None:
             self.listened[name] = self.now() + LINGER
 
     def _listen_to(self, name: str, claim_id: str) -> None:
         """Have the name reported from now on, if the claim waits for it."""
-        new = claim_id in self.claims and name not in self.listened
+        new = claim_id in self.claims and name not in self.reported
         if new and self.listener is not None and self.changed is not None:
             self.changed.set()
 
@@ -652,11 +653,11 @@ class DocumentBackend(Queue):
         """Wait for *changed*, at most until *until*; take in what the listener reports."""
         self.changed = changed
         while self.listener is not None and not changed.is_set:
-            versions = self._versions()
-            if not versions:
+            self.reported = self._versions()
+            if not self.reported:
                 break
             try:
-                changes = await Call(self.listener, Changes(versions, changed), until)
+                changes = await Call(self.listener, Changes(self.reported, changed), until)
             except StoreError:
                 # Every wait also looks again by itself.
                 await Wait(changed, min(until, self.now() + timing.LONGEST_PAUSE))

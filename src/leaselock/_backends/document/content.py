@@ -225,7 +225,6 @@ def _read_waiter(fields: dict[str, Any], name: str, where: str, removal: str) ->
         lease=fields["lease"],
         metadata=fields["metadata"],
         since=fields["since"],
-        asked=_field(fields, "beat", is_count),
         **_usual(fields, QUEUED),
     )
-    return checked(claim, where, removal)
+    return checked(claim, where, removal)._replace(asked=_field(fields, "beat", is_count))

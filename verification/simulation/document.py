@@ -1,0 +1,453 @@
+"""Stories on a store that compares and sets one value.
+
+The store reports changes or not, returns the present document with a conflict or not, and tells its
+time or not. The clocks of the machines have different rates, and that of the store is wrong by less
+than it says.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from verification.simulation.judge import ValidityJudge, Violation
+from verification.simulation.modes import (
+    LIMIT,
+    LIMITS,
+    SEMAPHORE,
+    TOGETHER,
+    WAITING,
+    ManyHolds,
+    ModesPlay,
+    PersistentUser,
+)
+from verification.simulation.story import HEAL, Story
+from verification.simulation.user import User
+from verification.simulation.world import EPOCH, Faults, Machine, World
+
+from leaselock._backends.document.adapter import (
+    Changed,
+    Conflict,
+    Delete,
+    Found,
+    Get,
+    List,
+    Page,
+    Put,
+    Stored,
+    Traits,
+)
+from leaselock._backends.document.backend import DocumentBackend
+from leaselock._backends.url import TOKEN_TTL
+from leaselock._core.effects import Call, Sleep
+from leaselock._core.hold import State
+from leaselock.errors import NotApplied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock._core.client_core import ClientCore
+
+# How much the clocks of two machines may run apart, and how much later than the earliest of the
+# servers the clocks of the others are; `Traits.clock_uncertainty` is more than that and a second.
+RATE, APART = 0.0004, 0.9
+TRAITS = Traits(soonest_poll=0.003)
+# In calm stories, for how long a lock may be idle while others wait that poll.
+POLLED_STALL = 2.5
+# The probability that a machine comes back after a crash, and when.
+RETURNS, RETURN_MEAN = 0.5, 1.0
+
+
+class Documents:
+    """The store. A conflict returns the *current* document, or does not."""
+
+    def __init__(self, world: World, current: bool, clock: bool) -> None:
+        self.world, self.current, self.clock = world, current, clock
+        self.documents: dict[str, tuple[bytes, int]] = {}
+        self.parsed: dict[str, dict[str, Any]] = {}
+        self.changes = 0
+        self.machines: dict[str, str] = {}
+        # What looks for changes, by the machine of the listener.
+        self.watches: dict[str, Callable[[], None]] = {}
+        self.granted: Callable[[str, dict[str, Any], dict[str, Any]], None] = _nothing
+
+    def now(self) -> float | None:
+        """What one of the servers says, in whole seconds as HTTP has it."""
+        if not self.clock:
+            return None
+        return float(int(EPOCH + self.world.time + self.world.chance.uniform(0.0, APART)))
+
+    def found(self, name: str) -> Found:
+        """What there is."""
+        value, version = self.documents.get(name, (None, None))
+        return Found(value, version, self.now())
+
+    def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
+        """Carry out one request."""
+        if isinstance(request, Get):
+            reply(self.found(request.name))
+        elif isinstance(request, Put):
+            reply(self._put(request))
+        elif isinstance(request, Delete):
+            reply(self._delete(request))
+        elif isinstance(request, List):
+            reply(Page([(name, None) for name in self.documents]))
+        else:
+            raise TypeError(f"not a request to the store: {request!r}")
+
+    def _put(self, request: Put) -> Stored | Conflict:
+        name = request.name
+        if self.found(name).version != request.version:
+            return Conflict(self.found(name) if self.current else None)
+        self.changes += 1
+        before, document = self.parsed.get(name, EMPTY), json.loads(request.value)
+        for entry in (*document["holds"], *document["queue"]):
+            self.machines.setdefault(entry["client"], entry["client"].partition(".")[0])
+        self.granted(name, before, document)
+        self.parsed[name] = document
+        self.documents[name] = (request.value, self.changes)
+        self._tell()
+        return Stored(self.changes, self.now())
+
+    def _delete(self, request: Delete) -> bool:
+        if request.version is None or self.found(request.name).version != request.version:
+            return False
+        self.changes += 1
+        del self.documents[request.name], self.parsed[request.name]
+        self._tell()
+        return True
+
+    def _tell(self) -> None:
+        for look in list(self.watches.values()):
+            look()
+
+    def die(self, machine: str) -> None:
+        """Nobody listens there any more."""
+        self.watches.pop(machine, None)
+
+    def alive(self, client: str) -> bool:
+        """The store does not know which clients are alive."""
+        return True
+
+    @property
+    def table(self) -> Any:
+        """Holds and waiters by their names, for the judge of stalls."""
+        entries = {}
+        for name, document in self.parsed.items():
+            entries[name] = SimpleNamespace(
+                holds={hold["id"]: hold for hold in document["holds"]},
+                queue={each["id"]: SimpleNamespace(**each) for each in document["queue"]},
+            )
+        return SimpleNamespace(entries=entries)
+
+
+EMPTY: dict[str, Any] = {"n": 0, "token": 0, "doubt": 0, "holds": [], "queue": []}
+
+
+def _nothing(name: str, before: dict[str, Any], document: dict[str, Any]) -> None:
+    """No judge looks."""
+
+
+class Listening:
+    """The listener of each machine. Reports are delayed, and some are lost: with the connection, or
+    so that only the names are known.
+    """
+
+    def __init__(self, store: Documents) -> None:
+        self.store, self.world = store, store.world
+
+    def handle(
+        self,
+        machine: Machine,
+        call: Call[Any],
+        wanted: Callable[[], bool],
+        reply: Callable[[object], None],
+    ) -> None:
+        """Wait for changes."""
+        world, request = self.world, call.request
+        done = found = False
+
+        def end(answer: object) -> None:
+            nonlocal done
+            if not done:
+                done = True
+                request.interrupt.remove(wake)
+                if self.store.watches.get(machine.name) is look:
+                    del self.store.watches[machine.name]
+                if wanted():
+                    reply(answer)
+
+        def wake() -> None:
+            end(())
+
+        def look() -> None:
+            nonlocal found
+            changes = self._changes(request.versions)
+            if changes and not (found or done):
+                found = True
+                answer = self._perhaps_lost(changes)
+                world.after(world.delay(world.faults), lambda: end(answer))
+
+        if request.interrupt.is_set:
+            end(())
+            return
+        request.interrupt.wakers.append(wake)
+        world.at(machine, call.until, wake)
+        self.store.watches[machine.name] = look
+        world.after(world.delay(world.faults), look)
+
+    def _changes(self, versions: dict[str, Any]) -> list[Changed]:
+        found = {name: self.store.found(name)._replace(now=None) for name in versions}
+        return [
+            Changed(name, found[name]) for name in versions if found[name].version != versions[name]
+        ]
+
+    def _perhaps_lost(self, changes: list[Changed]) -> object:
+        chance = self.world.chance
+        if chance.random() >= self.world.faults.lost_message:
+            return changes
+        if chance.random() < 0.5:
+            return NotApplied("the watch was lost")
+        return [change._replace(found=None) for change in changes]
+
+    def die(self, client: str) -> None:
+        """The store forgets the watch."""
+
+
+class DocumentJudge(ValidityJudge):
+    """Checks each write: numbers and tokens rise, holds are compatible, each belongs to an owner,
+    and no waiter is overtaken that was not passed over.
+    """
+
+    model: Any
+
+    def __init__(self, world: World, model: Any, calm: bool, longest: float) -> None:
+        super().__init__(world, model, calm, longest)
+        model.granted = self._check_write
+        if calm:
+            self.stall = POLLED_STALL
+
+    def _check_write(self, name: str, before: dict[str, Any], document: dict[str, Any]) -> None:
+        if document["token"] < before["token"]:
+            raise Violation("token", f"the token of {name!r} goes back")
+        if document["n"] <= before["n"]:
+            raise Violation("answer", f"the number of writes of {name!r} goes back")
+        holds = document["holds"]
+        pairs = [(a, b) for a in holds for b in holds if a is not b]
+        for one, other in pairs:
+            pair = (mode_of(one), mode_of(other))
+            if pair not in WAITING and pair != ("permits", "permits"):
+                raise Violation(
+                    "exclusion", f"{name!r} is held by {one['id']} and {other['id']}: {pair}"
+                )
+        had = {hold["id"] for hold in before["holds"]}
+        for hold in holds:
+            known = self.is_valid.get(hold["id"])
+            if hold["id"] not in had:
+                self._check_overtaken(hold, before, document)
+                if known is not None and known.state is State.FREE:
+                    raise Violation("left behind", f"{hold['id']} was released, and holds again")
+
+    def _check_overtaken(
+        self, hold: dict[str, Any], before: dict[str, Any], document: dict[str, Any]
+    ) -> None:
+        queue = [claim["id"] for claim in before["queue"]]
+        ahead = queue[: queue.index(hold["id"])] if hold["id"] in queue else queue
+        for claim in document["queue"]:
+            passed = claim["beat"] < document["doubt"]
+            if claim["id"] in ahead and not passed and not beside(claim, hold):
+                raise Violation("order", f"{hold['id']} overtook {claim['id']}, which came earlier")
+
+    def check(self) -> None:
+        """After each step."""
+        super().check()
+        if not self.is_unchanged(self.model.changes):
+            self._check_stalls(self.valid_now)
+
+    def _over(self, name: str) -> bool:
+        return True
+
+    def _ready(self, client: str) -> bool:
+        machine = self._machine(client)
+        return machine is not None and machine.alive and super()._ready(client)
+
+    def _machine(self, client: str) -> Machine | None:
+        return self.machines.get(self.model.machines.get(client, ""))
+
+    def at_rest(self) -> None:
+        """All were served. What nobody waits for stays, if its client is dead or has lost it."""
+        self.all_were_served()
+        self.all_was_released()
+        for name, document in self.model.parsed.items():
+            for claim in document["queue"]:
+                machine = self._machine(claim["client"])
+                if machine is not None and machine.alive:
+                    raise Violation(
+                        "left behind", f"a waiter is left in the queue of {name!r}: {claim['id']}"
+                    )
+            for hold in document["holds"]:
+                machine, known = self._machine(hold["client"]), self.is_valid.get(hold["id"])
+                alive = machine is not None and machine.alive
+                if alive and known is None and not hold.get("offered"):
+                    raise Violation(
+                        "left behind", f"{name!r} is held without an owner: {hold['id']}"
+                    )
+
+
+def mode_of(entry: dict[str, Any]) -> str:
+    """The mode of a hold or a waiter."""
+    mode: str = entry.get("mode", "exclusive")
+    return mode
+
+
+def beside(claim: dict[str, Any], hold: dict[str, Any]) -> bool:
+    """Whether a waiter may be overtaken by a hold that it does not conflict with."""
+    return (mode_of(claim), mode_of(hold)) in TOGETHER
+
+
+class DocumentStory(Story):
+    """Exclusive locks."""
+
+    def make_model(self) -> Any:
+        """Make the store."""
+        chance = self.world.chance
+        self.watch, current, clock = (chance.random() < 0.5 for _ in range(3))
+        return Documents(self.world, current, clock)
+
+    def make_judge(self) -> Any:
+        """Make the judge."""
+        self.world.models = {"store": self.model, "listener": Listening(self.model)}
+        return DocumentJudge(self.world, self.model, self.calm, max(self.leases))
+
+    def make_backend(self, machine: Machine) -> DocumentBackend:
+        """Make the backend of a machine, whose clock has a rate of its own."""
+        machine.rate = 1.0 + self.world.chance.uniform(-RATE, RATE)
+        return DocumentBackend(
+            "store",
+            "listener" if self.watch else None,
+            TRAITS,
+            describe=described,
+            now=machine.now,
+            wall=machine.wall,
+            random=machine.random,
+            random_id=machine.random_id,
+            token_ttl=TOKEN_TTL,
+        )
+
+    def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
+        """The child has the clock of its parent."""
+        child.rate = parent.rate
+        return {}
+
+    def _disturb(self) -> None:
+        before = [machine for machine in self.judge.machines.values() if machine.alive]
+        super()._disturb()
+        for machine in before:
+            chance = self.world.chance
+            if not machine.alive and self.world.time < HEAL and chance.random() < RETURNS:
+                name = f"{machine.name}again"
+                self.world.after(chance.expovariate(1 / RETURN_MEAN), partial(self._machine, name))
+
+
+def described(name: str) -> tuple[str, str]:
+    """How messages name a document, and its removal."""
+    return f"the document {name!r}", "delete it"
+
+
+class DocumentModesJudge(ManyHolds, DocumentJudge):
+    """Checks the limit of a semaphore in each write, too."""
+
+    def _check_write(self, name: str, before: dict[str, Any], document: dict[str, Any]) -> None:
+        super()._check_write(name, before, document)
+        if name == SEMAPHORE:
+            had = {hold["id"] for hold in before["holds"]}
+            entered = [hold for hold in document["holds"] if hold["id"] not in had]
+            used = sum(hold.get("permits", 1) for hold in document["holds"])
+            if entered and used > document["limit"]:
+                raise Violation("exclusion", f"more than {document['limit']} permits are held")
+
+
+class DocumentModesStory(ModesPlay, DocumentStory):
+    """Readers, writers, updates and permits."""
+
+    judge: Any
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        super().__init__(seed, traced)
+        self.resizes = SEMAPHORE in self.names and self.world.chance.random() < 0.3
+        if self.resizes:
+            self.judge.most = max(LIMIT, *LIMITS)
+
+    def make_judge(self) -> DocumentModesJudge:
+        """Make the judge."""
+        super().make_judge()
+        judge = DocumentModesJudge(self.world, self.model, self.calm, max(self.leases))
+        judge.begin()
+        return judge
+
+
+class PersistentDocumentStory(DocumentModesStory):
+    """Conversions that follow an interrupted one."""
+
+    user = PersistentUser
+    lock_modes = ("shared", "update", "update")
+    kinds = (["a"],)
+
+
+# The story of stopped waiters, in seconds: when they stop, when the lock is released, and how soon
+# after that the living ones behind them must have had it. An offer lasts two seconds.
+STOPPED_AT, RELEASED_AT, SERVED_WITHIN = 8.0, 10.0, 4.0
+LIVING = 2
+
+
+class Queuer(User):
+    """Waits for the lock once; the first one has it until RELEASED_AT."""
+
+    story: StoppedWaitersStory
+
+    async def live(self) -> None:
+        """Acquire and release."""
+        number = int(self.machine.name[1:])
+        await Sleep(self.machine.now() + 0.1 + 0.5 * number)
+        handle = await self._mutex().acquire(None)
+        if number == 0:
+            await Sleep(RELEASED_AT * self.machine.rate)
+        self.story.served += 1
+        await self._release(handle)
+
+
+class StoppedWaitersStory(DocumentStory):
+    """The first waiters are dead when the lock is released. They delay the living ones behind them
+    by one offer in all.
+    """
+
+    users = (1,)
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        self.served = 0
+        super().__init__(seed, traced)
+        self.names, self.leases, self.children_left = ["a"], (20.0,), 0
+        self.judge.stall = RELEASED_AT
+        self.world.faults = self._faults()
+        dead = self.world.chance.choice((3, 4, 5))
+        for number in range(len(self.judge.machines), 1 + dead + LIVING):
+            self._machine(f"m{number}")
+        for number in range(1, 1 + dead):
+            self.world.after(STOPPED_AT, self.judge.machines[f"m{number}"].crash)
+        self.world.after(RELEASED_AT + SERVED_WITHIN, self._check)
+
+    def make_user(self, machine: Machine, service: ClientCore) -> User:
+        """Make a user."""
+        return Queuer(self, machine, service)
+
+    def _faults(self) -> Faults:
+        return Faults(delay=self.world.chance.choice((0.0005, 0.005)))
+
+    def _disturb(self) -> None:
+        """No other faults."""
+
+    def _check(self) -> None:
+        if self.served < 1 + LIVING:
+            raise Violation("progress", "dead waiters delay the living ones one after the other")
