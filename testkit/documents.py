@@ -106,10 +106,10 @@ class Memory(DocumentStore):
     def list(self, position: Any, until: float) -> Page:
         """A few documents; every other one without its content."""
         with self.room.changed:
-            first = position or 0
-            names = sorted(self.room.documents)[first:]
-            documents = [(n, self.found(n) if i % 2 else None) for i, n in enumerate(names[:PAGE])]
-            return Page(documents, first + PAGE if len(names) > PAGE else None)
+            names = sorted(name for name in self.room.documents if name > (position or ""))
+            shown = names[:PAGE]
+            documents = [(n, self.found(n) if i % 2 else None) for i, n in enumerate(shown)]
+            return Page(documents, shown[-1] if len(names) > PAGE else None)
 
     def doctor(self, until: float) -> tuple[Finding, ...]:
         """Nothing can be wrong."""

@@ -12,6 +12,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from verification.simulation.election import Periods
 from verification.simulation.judge import ValidityJudge, Violation
 from verification.simulation.modes import (
     LIMIT,
@@ -56,6 +57,8 @@ RATE, APART = 0.0004, 0.9
 TRAITS = Traits(soonest_poll=0.003)
 # In calm stories, for how long a lock may be idle while others wait that poll.
 POLLED_STALL = 2.5
+# By how many seconds a period may be longer than it is: drift, margins and the way to the store.
+LENGTHENED = 0.06
 # The probability that a machine comes back after a crash, and when.
 RETURNS, RETURN_MEAN = 0.5, 1.0
 
@@ -388,6 +391,46 @@ class DocumentModesStory(ModesPlay, DocumentStory):
         return judge
 
 
+class DocumentPeriodJudge(DocumentJudge):
+    """In calm stories a lock does not stay taken for longer than its period. Drift and margin are
+    added once to the time that a write says, and may have been once before.
+    """
+
+    period: float
+    align: bool
+
+    def __init__(self, *words: Any) -> None:
+        super().__init__(*words)
+        # When each grant that was used began.
+        self.begun: dict[int, float] = {}
+
+    def _check_write(self, name: str, before: dict[str, Any], document: dict[str, Any]) -> None:
+        super()._check_write(name, before, document)
+        for hold in document["holds"]:
+            begun = self.begun.setdefault(hold["token"], self.world.time)
+            free = hold.get("free", 0.0)
+            longer = self.world.time + free > begun + self.period + LENGTHENED
+            if self.calm and not self.align and free > LENGTHENED and longer:
+                raise Violation("period", f"{hold['id']} stays for longer than its period")
+
+    def at_rest(self) -> None:
+        """All were served."""
+        self.all_were_served()
+        self.all_was_released()
+
+
+class DocumentPeriodStory(Periods, DocumentStory):
+    """Runs once per period."""
+
+    def make_judge(self) -> Any:
+        """Make the judge."""
+        self.choose_periods()
+        super().make_judge()
+        judge = DocumentPeriodJudge(self.world, self.model, self.calm, max(self.leases))
+        judge.period, judge.align = self.period, self.align
+        return judge
+
+
 class PersistentDocumentStory(DocumentModesStory):
     """Conversions that follow an interrupted one."""
 
@@ -400,6 +443,9 @@ class PersistentDocumentStory(DocumentModesStory):
 # after that the living ones behind them must have had it. An offer lasts two seconds.
 STOPPED_AT, RELEASED_AT, SERVED_WITHIN = 8.0, 10.0, 4.0
 LIVING = 2
+# The story of processes that only try: their lease, how often one tries, and how long after the end
+# of the holder's lease one must have the lock. It is two times what the store's time may be wrong.
+TRIED_LEASE, TRY_EACH, TRIED_WITHIN = 3.0, 0.7, 4.5
 
 
 class Queuer(User):
@@ -414,7 +460,7 @@ class Queuer(User):
         handle = await self._mutex().acquire(None)
         if number == 0:
             await Sleep(RELEASED_AT * self.machine.rate)
-        self.story.served += 1
+        self.story.serve(number)
         await self._release(handle)
 
 
@@ -424,13 +470,18 @@ class StoppedWaitersStory(DocumentStory):
     """
 
     users = (1,)
+    end = 40.0
 
     def __init__(self, seed: int, traced: bool = False) -> None:
-        self.served = 0
+        self.served: list[int] = []
         super().__init__(seed, traced)
         self.names, self.leases, self.children_left = ["a"], (20.0,), 0
         self.judge.stall = RELEASED_AT
         self.world.faults = self._faults()
+        self.begin()
+
+    def begin(self) -> None:
+        """Choose who stops."""
         dead = self.world.chance.choice((3, 4, 5))
         for number in range(len(self.judge.machines), 1 + dead + LIVING):
             self._machine(f"m{number}")
@@ -442,6 +493,12 @@ class StoppedWaitersStory(DocumentStory):
         """Make a user."""
         return Queuer(self, machine, service)
 
+    def serve(self, number: int) -> None:
+        """The living ones answer the offer to the dead one before them, and keep their order."""
+        if self.served and number < self.served[-1]:
+            raise Violation("order", f"m{self.served[-1]} overtook m{number}, which came earlier")
+        self.served.append(number)
+
     def _faults(self) -> Faults:
         return Faults(delay=self.world.chance.choice((0.0005, 0.005)))
 
@@ -449,5 +506,63 @@ class StoppedWaitersStory(DocumentStory):
         """No other faults."""
 
     def _check(self) -> None:
-        if self.served < 1 + LIVING:
+        if len(self.served) < 1 + LIVING:
             raise Violation("progress", "dead waiters delay the living ones one after the other")
+
+
+class Trying(User):
+    """Tries once, and dies with the lock if it gets it."""
+
+    story: TriesStory
+
+    async def live(self) -> None:
+        """Try."""
+        mutex = self.service.mutex(
+            "a",
+            lease=TRIED_LEASE,
+            renew=True,
+            timeout=0.0,
+            reentrant=True,
+            protocol=None,
+            label=None,
+        )
+        if await mutex.try_acquire() is not None:
+            self.story.grants += 1
+            self.world.after(0.0, self.machine.crash)
+
+    @property
+    def world(self) -> World:
+        """Where it lives."""
+        return self.story.world
+
+
+class TriesStory(StoppedWaitersStory):
+    """Processes that try once and end, as those of cron. The first of them dies with the lock.
+    Where the store tells its time, another one takes it over.
+    """
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        self.grants = 0
+        super().__init__(seed, traced)
+
+    def make_model(self) -> Any:
+        """The store tells its time."""
+        self.watch = False
+        return Documents(self.world, self.world.chance.random() < 0.5, True)
+
+    def begin(self) -> None:
+        """One process after the other."""
+        chance = self.world.chance
+        for number in range(10):
+            self.world.after(
+                TRY_EACH * (number + chance.random()), partial(self._machine, f"t{number}")
+            )
+        self.world.after(TRIED_LEASE + TRIED_WITHIN, self._check)
+
+    def make_user(self, machine: Machine, service: ClientCore) -> User:
+        """Make a user."""
+        return Trying(self, machine, service)
+
+    def _check(self) -> None:
+        if self.grants < 2:
+            raise Violation("progress", "processes that only try never take a dead hold over")

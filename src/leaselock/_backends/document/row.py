@@ -67,6 +67,9 @@ class DocumentRow(EntryRow):
         self.fenced = False
         self.local: list[str] = []
         self.held = {held.record.id: held for held in content.holds}
+        # What is left of the times until which a lock stays taken, without drift and margin: these
+        # must not be added with each write anew.
+        self.free_left: dict[float, float] = {}
         self.entry = Entry(content.token)
         self.entry.limit, self.entry.doubt = content.limit, content.doubt
         self.entry.holds = {held.record.id: self._timed(held) for held in content.holds}
@@ -82,12 +85,13 @@ class DocumentRow(EntryRow):
     def _timed(self, held: Held) -> HoldRecord:
         record, beat, lasts, free, _ = held
         since = self._seen(record.id, beat)
+        free_from = 0.0
+        if free is not None:
+            free_from = since + free * (1.0 + DRIFT) + MARGIN
+            self.free_left[free_from] = since + free - self.now
         own = self.terms.shown or record.client == self.client
-        factor, margin = (1.0, 0.0) if own else (1.0 + DRIFT, MARGIN)
-        return record._replace(
-            expires=since + lasts * factor + margin,
-            free_from=0.0 if free is None else since + free * factor + margin,
-        )
+        expires = since + (lasts if own else lasts * (1.0 + DRIFT) + MARGIN)
+        return record._replace(expires=expires, free_from=free_from)
 
     # --- the result
 
@@ -114,7 +118,8 @@ class DocumentRow(EntryRow):
         super().put(hold)
         free = None
         if hold.free_from:
-            free = max(round(hold.free_from - self.now, DIGITS), 0.1**DIGITS)
+            left = self.free_left.get(hold.free_from, hold.free_from - self.now)
+            free = max(round(left, DIGITS), 0.1**DIGITS)
         lasts = round(hold.expires - self.now, DIGITS)
         record = hold._replace(expires=0.0, free_from=0.0)
         self.held[hold.id] = Held(record, self.n, lasts, free, self.terms.stamp)

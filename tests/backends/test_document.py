@@ -1,0 +1,271 @@
+"""The protocol `document`: its documents, its requests, and what it does when others write."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from testkit.documents import MEMORY, ROOMS, Memory, Room
+
+import leaselock
+from leaselock._backends import SCHEMES
+from leaselock._backends.document import backend as document_backend
+from leaselock._backends.document.adapter import Conflict, Found, Page, Stored
+from leaselock._backends.document.content import Content, Held, decoded, encoded
+from leaselock._core.backend import Claim, HoldRecord, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.usefixtures("installed")
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The store in memory."""
+    monkeypatch.setitem(SCHEMES, "documents", "testkit.documents")
+    monkeypatch.setattr("testkit.documents.STORE", MEMORY, raising=False)
+    yield
+    ROOMS.clear()
+
+
+def room() -> Room:
+    """The only room."""
+    (found,) = ROOMS.values()
+    return found
+
+
+def document(name: str = "a") -> dict[str, Any]:
+    """What is stored."""
+    found: dict[str, Any] = json.loads(room().documents[name][0])
+    return found
+
+
+def write(name: str, text: bytes) -> None:
+    """Write what another program, or another version, writes."""
+    room().documents[name] = (text, -1)
+
+
+HOLD = HoldRecord("c:1", "c", "lease", 7, 0.0, "m", 5.0, 3, True, "shared", 2, 0.0, 4, True)
+WAITER = Claim("a", "d:1", "d", 30.0, "", 6.0, 2, False, "permits", 3, 5.0, True, asked=9)
+CONTENT = Content(12, "w.1", 5.5, 7, 3, 8, (Held(HOLD, 11, 2.5, 1.5, 99.0),), (WAITER,))
+
+
+def read(text: bytes | None) -> Content:
+    """The content of a document."""
+    return decoded(text, "a", "the document 'a'", "delete it")
+
+
+def test_a_document_is_read_as_it_was_written() -> None:
+    assert read(encoded(CONTENT)) == CONTENT
+    plain = Content(
+        1,
+        "w.2",
+        0.0,
+        1,
+        holds=(Held(HoldRecord("c:1", "c", "either", 1, 0.0, "", 0.0), 1, 2.0, None, None),),
+    )
+    assert read(encoded(plain)) == plain
+    assert b"mode" not in encoded(plain)
+    assert read(None) == Content()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"v": "2"}, "it has the layout 2 of a newer leaselock"),
+        ({"v": 1}, "its layout marker is '1'|KeyError|layout"),
+        ({"n": 0}, "n is 0"),
+        ({"token": "7"}, "token is '7'"),
+        ({"holds": None}, "TypeError"),
+        ({"holds": [1]}, "TypeError"),
+        ({"queue": [{"id": "d:1"}]}, "KeyError"),
+        ({"doubt": -1}, "doubt is -1"),
+    ],
+)
+def test_a_document_that_cannot_be_read_says_why(change: dict[str, Any], why: str) -> None:
+    text = json.dumps({**json.loads(encoded(CONTENT)), **change}).encode()
+    if change == {"v": 1}:
+        assert read(text) == CONTENT  # a number is the text of it
+        return
+    with pytest.raises(Unreadable, match=f"the document 'a' cannot be read: .*{why}.*: delete it"):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("beat", -1), ("lasts", "1"), ("free", None), ("stamp", "x"), ("offered", 1), ("mode", "all")],
+)
+def test_a_hold_that_cannot_be_read_says_why(field: str, value: object) -> None:
+    raw = json.loads(encoded(CONTENT))
+    raw["holds"][0][field] = value
+    with pytest.raises(Unreadable, match=f"{field} is"):
+        read(json.dumps(raw).encode())
+
+
+def test_an_id_that_occurs_twice_cannot_be_read() -> None:
+    raw = json.loads(encoded(CONTENT))
+    raw["holds"] *= 2
+    with pytest.raises(Unreadable, match="an id occurs twice"):
+        read(json.dumps(raw).encode())
+    with pytest.raises(Unreadable, match="JSONDecodeError"):
+        read(b"{")
+
+
+def test_an_unreadable_document_hides_no_other() -> None:
+    with leaselock.Client("documents://r", op_timeout=1.0) as client, client.lock("good"):
+        write("bad", b"[]")
+        write("new", b'{"v": "9 8"}')
+        with pytest.raises(leaselock.NotApplied, match="'bad' cannot be read") as raised:
+            client.lock("bad").try_acquire()
+        assert raised.value.reason == "misconfigured"
+        with pytest.raises(leaselock.NotApplied, match="layout 9 of a newer leaselock"):
+            client.lock("new").try_acquire()
+        assert [(info.name, bool(info.unreadable)) for info in client.locks()] == [
+            ("bad", True),
+            ("good", False),
+            ("new", True),
+        ]
+        write("old", b"{}")
+        assert client.gc() == 0  # what cannot be read is not removed
+
+
+def test_a_free_lock_that_is_known_costs_two_writes_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    get = Memory.get
+
+    def counted(self: Memory, name: str, until: float) -> Found:
+        reads.append(name)
+        return get(self, name, until)
+
+    monkeypatch.setattr(Memory, "get", counted)
+    with leaselock.Client("documents://r") as client:
+        for _ in range(5):
+            with client.lock("a"):
+                pass
+        assert (reads, room().writes) == (["a"], 10)
+
+
+def test_claims_of_one_client_do_not_conflict_with_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    conflicts: list[str] = []
+    put = Memory.put
+
+    def counted(self: Memory, name: str, *words: Any) -> Stored | Conflict:
+        reply = put(self, name, *words)
+        if isinstance(reply, Conflict):
+            conflicts.append(name)
+        return reply
+
+    monkeypatch.setattr(Memory, "put", counted)
+    with leaselock.Client("documents://r") as client, ThreadPoolExecutor(12) as pool:
+        lease = client.lock("a").acquire()
+        waiting = [pool.submit(client.lock("a").acquire, timeout=20) for _ in range(12)]
+        while len(document()["queue"]) < 12:
+            threading.Event().wait(0.01)
+        assert conflicts == []
+        lease.release()
+        for future in as_completed(waiting):
+            future.result().release()
+
+
+def test_a_write_that_was_repeated_on_its_way_is_recognised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put = Memory.put
+
+    def twice(self: Memory, *words: Any) -> Stored | Conflict:
+        assert isinstance(put(self, *words), Stored)
+        return put(self, *words)
+
+    with leaselock.Client("documents://r?watch=no") as client:
+        lease = client.lock("a").acquire()
+        monkeypatch.setattr(Memory, "put", twice)
+        lease.release()
+        assert document()["holds"] == []
+
+
+def test_an_acquire_that_others_outrun_all_the_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def outrun(self: Memory, name: str, *words: Any) -> Conflict:
+        return Conflict(None)
+
+    monkeypatch.setattr(Memory, "put", outrun)
+    with (
+        leaselock.Client("documents://r", op_timeout=0.1) as client,
+        pytest.raises(leaselock.NotApplied, match="change the lock 'a' all the time"),
+    ):
+        client.lock("a").try_acquire()
+
+
+def test_garbage_is_collected_when_it_was_not_used_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with leaselock.Client("documents://r?token_ttl=1h") as client:
+        held = client.lock("held").acquire()
+        for name in ("a", "b", "c", "d"):
+            with client.lock(name):
+                pass
+        assert client.gc() == 0
+        later = document_backend.DocumentBackend._unused_after
+        monkeypatch.setattr(
+            document_backend.DocumentBackend,
+            "_unused_after",
+            lambda self, content: (found := later(self, content)) and found - 7200.0,
+        )
+        assert client.gc() == 4
+        assert sorted(room().documents) == ["held"]
+        held.release()
+    with leaselock.Client("documents://r?token_ttl=0") as client:
+        assert client.gc() == 0
+
+
+def test_a_page_that_takes_long_is_collected_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step stops half way to its deadline; the next one goes on with what is left."""
+    names = [f"n{number}" for number in range(4)]
+    with leaselock.Client("documents://r?token_ttl=1h", op_timeout=0.5) as client:
+        for name in names:
+            with client.lock(name):
+                pass
+        backend = document_backend.DocumentBackend
+        monkeypatch.setattr(backend, "_unused_after", lambda self, content: 1.0)
+        monkeypatch.setattr(
+            Memory, "list", lambda self, position, until: Page([(n, None) for n in names])
+        )
+        looked: list[int] = []
+        remove = backend._remove_unused
+
+        async def removed(self: Any, *words: Any) -> bool:
+            looked.append(1)
+            return await remove(self, *words)
+
+        monkeypatch.setattr(backend, "_remove_unused", removed)
+        # Every other step has no time to remove anything.
+        steps = iter([0.0, 1e12])
+        monkeypatch.setattr(document_backend, "half_way", lambda now, until: next(steps))
+        assert client.gc() == 4
+        assert len(looked) == 4
+
+
+def test_the_options_of_the_url() -> None:
+    with pytest.raises(ValueError, match=r"\?poll= must be 0.001 to 60 seconds"):
+        leaselock.Client("documents://r?poll=0")
+    with pytest.raises(ValueError, match="unknown option 'pol'"):
+        leaselock.Client("documents://r?pol=1")
+    with pytest.raises(ValueError, match="no protocol 'lease'"):
+        leaselock.Client("documents://r?protocol=lease")
+    with leaselock.Client("documents://r?poll=2&watch=no") as client, client.lock("a"):
+        assert client.doctor()[0].what == "documents in memory"
+        assert client.setup() == []
+
+
+def test_many_documents_are_known_and_some_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document_backend, "MOST_KNOWN", 4)
+    with leaselock.Client("documents://r") as client:
+        for number in range(20):
+            with client.lock(f"n{number}"):
+                pass
+        assert len(client.locks()) == 0
