@@ -96,6 +96,17 @@ def test_once_per_runs_once_and_is_no_error(shell: Shell) -> None:
     assert "(cooling down)" in shell.run("ls").stdout
 
 
+def test_once_per_with_slots_runs_so_many_times(shell: Shell) -> None:
+    command = ("run", "-q", "--slots", "2", "--once-per", "1h", "report", "--", "sh", "-c")
+    told = [shell.run(*command, "echo $LEASELOCK_SLOT") for _ in range(4)]
+    assert [(done.returncode, done.stdout) for done in told] == [
+        *((0, "0\n"), (0, "1\n")),
+        *((0, ""), (0, "")),
+    ]
+    assert "report: 2 of 2 permits held" in shell.run("show", "report").stdout
+    assert shell.run("run", "--shared", "--min-hold", "1h", "a", "--", "true").returncode == 64
+
+
 def test_min_hold_makes_others_wait(shell: Shell) -> None:
     assert shell.run("run", "--min-hold", "1h", "a", "--", "true").returncode == 0
     busy = shell.run("run", "-n", "a", "--", "true")

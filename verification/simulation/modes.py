@@ -188,7 +188,8 @@ class ModesJudge(ManyHolds):
             if pair not in WAITING and pair != ("permits", "permits"):
                 raise Violation("exclusion", f"{name!r} is held by {one.id} and {other.id}: {pair}")
         waiting = {hold.id for hold in holds if hold.mode == "upgrading"}
-        entered = [h for h in holds if h.id not in self.known and h.id not in waiting]
+        new = [h for h in holds if h.id not in self.known and h.lifetime != "cooling"]
+        entered = [hold for hold in new if hold.id not in waiting]
         self.known |= {hold.id for hold in holds}
         if name == SEMAPHORE:
             self._check_permits(entry, holds, entered)
@@ -281,7 +282,7 @@ class ModesUser(User):
     def _semaphore(self, lease: float, renew: bool) -> Mutex:
         options: dict[str, Any] = {"lease": lease, "renew": renew, "timeout": None}
         limit, numbered = self.story.limit, self.story.numbered
-        options |= {"protocol": None, "label": None}
+        options |= {"protocol": None, "label": None, "min_hold": self.story.period}
         return self.service.semaphore(SEMAPHORE, limit, numbered=numbered, **options)
 
     def _side(self, name: str, mode: Mode, lease: float = 20.0, renew: bool = True) -> Mutex:
@@ -410,6 +411,8 @@ class ModesPlay(Story):
     limit = LIMIT
     resizes = False
     numbered = False
+    # For how many seconds a permit stays taken.
+    period = 0.0
     lock_modes = LOCK_MODES
     # What the names of a story may be.
     kinds: tuple[list[str], ...] = (["a"], ["a"], [SEMAPHORE], ["a", SEMAPHORE])
@@ -485,7 +488,8 @@ class SqlModesJudge(ManyHolds, SqlJudge):
                 modes.append("exclusive")
             self._check_beside(name, modes, sum(each["permits"] for each in valid))
             for each in valid:
-                self._check_owner(each["id"], each["client"])
+                if each["lifetime"] != "cooling":
+                    self._check_owner(each["id"], each["client"])
 
     def _check_beside(self, name: str, modes: list[Mode], permits: int) -> None:
         pairs = [(one, other) for n, one in enumerate(modes) for other in modes[:n]]

@@ -171,6 +171,8 @@ class RedisModesJudge(ManyHolds):
             )
 
     def _check_owner(self, name: str, held: HoldRecord) -> None:
+        if held.lifetime == "cooling":
+            return
         hold = self.is_valid.get(held.id)
         if hold is not None and hold.state is State.FREE:
             raise Violation("left behind", f"{held.id} was released, and holds {name!r} again")
@@ -252,9 +254,13 @@ class RedisModesStory(ModesPlay, RedisStory):
     def make_judge(self) -> RedisModesJudge:
         """Make the judge that reads the keys."""
         judge = RedisModesJudge(self.world, self.model, self.calm, max(self.leases))
-        judge.story, judge.stall = self, STALL + KEPT_OUT + max(self.leases)
+        judge.story, judge.stall = self, self.stall()
         judge.begin()
         return judge
+
+    def stall(self) -> float:
+        """For how long a claim may wait for what it could be granted."""
+        return STALL + KEPT_OUT + max(self.leases)
 
     def make_backend(self, machine: Machine) -> RedisBackend:
         """Make the production backend."""

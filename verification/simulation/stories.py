@@ -27,6 +27,7 @@ from verification.simulation.modes import (
     SessionsModesStory,
     SqlModesStory,
 )
+from verification.simulation.rates import RatesStory, RedisRatesStory, SqlRatesStory
 from verification.simulation.redis_modes import (
     NumberedRedisStory,
     PersistentRedisStory,
@@ -70,6 +71,9 @@ KINDS: dict[str, type[Story]] = {
     "numbered redis": NumberedRedisStory,
     "redlock": redlock.RedlockStory,
     "redlock survivable loss": redlock.SurvivableLossStory,
+    "rates": RatesStory,
+    "rates redis": RedisRatesStory,
+    "rates sql": SqlRatesStory,
     "zookeeper": ZooStory,
     "zookeeper single": SingleStory,
     "zookeeper ensemble": EnsembleStory,

@@ -1,4 +1,4 @@
-"""Elections and periods: seeds without a violation."""
+"""Elections, periods, and so many in a period: seeds without a violation."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ pytestmark = pytest.mark.first_tier
         ("periods", 30),
         ("periods redis", 20),
         ("sql periods", 20),
+        ("rates", 15),
+        ("rates redis", 5),
+        ("rates sql", 5),
     ],
 )
 def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:

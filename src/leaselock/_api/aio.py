@@ -232,6 +232,7 @@ class AsyncClient:
         timeout: float | None = None,
         protocol: str | None = None,
         label: str | None = None,
+        min_hold: float = 0.0,
         max_hold: float | None = None,
         on_outage: OnOutage = "fail",
         outage_timeout: float | None = None,
@@ -240,7 +241,9 @@ class AsyncClient:
         """Return the semaphore of that name, which has so many *permits*: None takes the number
         that the store has. With *numbered* each permit that is held has a number: the lowest, from
         0 on, that no other holder has (`AsyncLease.slot`). After a crash a number is free when the
-        hold ends. Clients may differ in *numbered*. The other options are those of `lock`.
+        hold ends. Clients may differ in *numbered*. With *min_hold* a permit stays taken until so
+        many seconds after its grant, even if it is released before or its holder dies: so there are
+        no more than *permits* grants in any such time. The other options are those of `lock`.
 
         While the name is in use, every client must state the same number: acquiring raises
         LimitMismatch otherwise. Raises ValueError where the store or protocol has no semaphores;
@@ -257,6 +260,7 @@ class AsyncClient:
                 timeout=timeout,
                 protocol=protocol,
                 label=label,
+                min_hold=min_hold,
                 max_hold=max_hold,
                 on_outage=on_outage,
                 outage_timeout=outage_timeout,
@@ -308,6 +312,7 @@ class AsyncClient:
         name: str,
         *,
         every: float,
+        times: int = 1,
         align: bool = False,
         lease: float = 30.0,
         protocol: str | None = None,
@@ -316,15 +321,18 @@ class AsyncClient:
         on_outage: OnOutage = "fail",
         outage_timeout: float | None = None,
     ) -> AsyncLease | None:
-        """Return a lease at most once per period in the whole fleet, otherwise None.
+        """Return a lease at most once per period in the whole fleet, otherwise None; at most so
+        many *times*, if that is given.
 
         After a grant the next one is at least *every* seconds later, by the store's clock, however
         soon the lease is released, and even if its holder dies. So a period begins with a grant;
         with *align* the periods are those of the store's clock, such as quarters of an hour for
-        900. The call does not wait. A run that takes longer than a period keeps its lease, which is
-        renewed, at most for *max_hold* seconds. *on_outage* and *outage_timeout* are those of
-        `lock`; a call that goes on "unlocked" may be one of many in the period. Raises ValueError
-        where `lock` refuses *min_hold*.
+        900. With several *times* there are no more than so many grants in any *every* seconds; all
+        callers must state the same number, which must have semaphores in the store: otherwise a
+        caller gets LimitMismatch, or ValueError. The call does not wait. A run that takes longer
+        than a period keeps its lease, which is renewed, at most for *max_hold* seconds. *on_outage*
+        and *outage_timeout* are those of `lock`; a call that goes on "unlocked" may be one of many
+        in the period. Raises ValueError where `lock` refuses *min_hold*.
 
         >>> if lease := await client.once("report", every=900):
         ...     async with lease: await report()
@@ -335,6 +343,7 @@ class AsyncClient:
                     name,
                     every,
                     align,
+                    times,
                     lease=lease,
                     protocol=protocol,
                     label=label,

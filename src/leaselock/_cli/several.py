@@ -32,12 +32,14 @@ def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> 
         # The command ends before that. If it cannot be ended, or this process hangs, the lock is
         # free when the time is over.
         settings["max_hold"] = options.max_hold + options.kill_after + options.lease
-    if options.min_hold and (options.shared or options.slots is not None):
-        raise Usage("--min-hold and --once-per need an exclusive lock")
+    if options.min_hold and options.shared:
+        raise Usage("--min-hold and --once-per need an exclusive lock, or --slots")
     if options.on_outage != "fail" and not options.quiet:
         client.on_event(_report_outage)
     if options.slots is not None:
-        lock: Lock = client.semaphore(name, options.slots, numbered=True, **settings)
+        lock: Lock = client.semaphore(
+            name, options.slots, numbered=True, min_hold=options.min_hold, **settings
+        )
     elif options.shared:
         lock = client.rwlock(name, **settings).read
     else:

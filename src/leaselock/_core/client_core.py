@@ -198,19 +198,17 @@ class ClientCore:
         return Mutex(context.registry, context.renewer, text, options)
 
     def once(
-        self, name: object, every: object, align: object, **options: Any
+        self, name: object, every: object, align: object, times: object = 1, **options: Any
     ) -> Process[LeaseHandle | None]:
-        """Acquire the lock without waiting, and keep it taken for a period; None if it is taken."""
+        """Acquire the lock without waiting, and keep it taken for a period; None if it is taken.
+        With several *times*, one of so many permits.
+        """
         period = checked_seconds(every, "every", least=SHORTEST_PERIOD, most=LONGEST_LEASE)
-        mutex = self.mutex(
-            name,
-            **options,
-            min_hold=period,
-            renew=True,
-            timeout=0.0,
-            reentrant=False,
-            owner="lock",
-        )
+        options |= {"min_hold": period, "renew": True, "timeout": 0.0, "owner": "lock"}
+        if checked_permits(times, what="times") > 1:
+            mutex = self.semaphore(name, times, **options)
+        else:
+            mutex = self.mutex(name, reentrant=False, **options)
         mutex.options = mutex.options._replace(aligned=checked_switch(align, "align"))
         return mutex.try_acquire()
 

@@ -36,9 +36,9 @@ def slots_of(metadata: str) -> tuple[int, ...] | None:
     return tuple(map(int, found[1].split(", "))) if found[1] else ()
 
 
-def free_from_of(metadata: str) -> float:
-    """Until when the permits stay taken; 0 if that is not noted."""
-    found = _MARKS.match(metadata)
+def free_from_of(metadata: object) -> float:
+    """Until when the permits stay taken; 0 if that is not noted, or if it is no metadata at all."""
+    found = _MARKS.match(metadata) if isinstance(metadata, str) else None
     return float(found[2]) if found is not None and found[2] else 0.0
 
 

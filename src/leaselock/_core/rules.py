@@ -385,6 +385,9 @@ def confirmed(row: LockRow, hold: HoldRecord, claim: Claim) -> HoldRecord:
     if claim.min_hold and not free_from:
         passed = row.wall % claim.min_hold if claim.aligned else 0.0
         free_from = row.end_of(claim.min_hold - passed)
+        if hold.mode == "permits":
+            marked = with_marks(hold.metadata, slots_of(hold.metadata), free_from)
+            hold = hold._replace(metadata=marked)
     expires = max(hold.expires, row.end_of(claim.lease), free_from)
     return hold._replace(expires=expires, free_from=free_from, offered=False)
 

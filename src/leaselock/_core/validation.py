@@ -182,13 +182,13 @@ def checked_local_handoffs(value: object) -> int:
     return value
 
 
-def checked_permits(value: object, limit: int = 0) -> int:
+def checked_permits(value: object, limit: int = 0, what: str = "permits") -> int:
     """A number of permits: at most *limit*, where that is known."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"permits is an int, not {type(value).__name__}: {value!r:.80}")
+        raise TypeError(f"{what} is an int, not {type(value).__name__}: {value!r:.80}")
     if not 0 < value <= (limit or MOST_PERMITS):
         most = f"{limit}, which is all that there are" if limit else MOST_PERMITS
-        raise ValueError(f"permits is from 1 to {most}, not {value!r:.80}")
+        raise ValueError(f"{what} is from 1 to {most}, not {value!r:.80}")
     return value
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from verification.simulation.plant import planted
 
-from leaselock._backends.memory.store import Table
+from leaselock._backends.memory.store import MemoryRow, Table
+from leaselock._backends.sql import lock_row
 from leaselock._backends.sql.lease import Lease
 from leaselock._core import rules
 from leaselock._core.backend import Claim, Release
@@ -119,3 +120,33 @@ def unused_grant_cools_down(patch: pytest.MonkeyPatch) -> None:
         return self
 
     patch.setattr(Claim, "unused", unused)
+
+
+@planted("rates")
+def one_permit_cools_down(patch: pytest.MonkeyPatch) -> None:
+    """Of several permits that one hold had, one stays taken after the release."""
+    real = MemoryRow.put
+
+    def put(self: MemoryRow, hold: HoldRecord) -> None:
+        real(self, hold._replace(permits=1) if hold.lifetime == "cooling" else hold)
+
+    patch.setattr(MemoryRow, "put", put)
+
+
+@planted("rates sql")
+def period_of_a_permit_not_read(patch: pytest.MonkeyPatch) -> None:
+    """Until when a permit stays taken is stored, and not read at its release."""
+    patch.setattr(lock_row, "free_from_of", lambda metadata: 0.0)
+
+
+@planted("rates")
+def release_frees_the_permit(patch: pytest.MonkeyPatch) -> None:
+    """The release of a permit frees it at once, although its period has not ended."""
+    real = Table.answer
+
+    def answer(self: Table, client: str, request: Any) -> object:
+        if isinstance(request, Release):
+            request = request._replace(claim=request.claim.unused())
+        return real(self, client, request)
+
+    patch.setattr(Table, "answer", answer)

@@ -57,3 +57,15 @@ def release_ends_the_period(patch: pytest.MonkeyPatch) -> None:
 def repeated_request_prolongs(patch: pytest.MonkeyPatch) -> None:
     """A request that is repeated after a lost reply begins the period anew."""
     rewrite(patch, "ACQUIRE", "if not free_from then", "if true then")
+
+
+@planted("rates redis")
+def permit_not_kept(patch: pytest.MonkeyPatch) -> None:
+    """The script that grants a permit does not note until when it stays taken."""
+    rewrite(patch, "ACQUIRE_SHARED", "if reply[1] == 1 and ARGV[14] then", "if false then")
+
+
+@planted("rates redis")
+def released_permit_ends_at_once(patch: pytest.MonkeyPatch) -> None:
+    """What is left of a released permit has ended already."""
+    rewrite(patch, "COOL_DOWN", "permits and free_from or 1", "1")

@@ -45,14 +45,14 @@ def new_reader_ignores_queue(patch: pytest.MonkeyPatch) -> None:
 @planted("numbered redis")
 def number_by_message(patch: pytest.MonkeyPatch) -> None:
     """A client takes a message for its grant, which does not say the numbers of its permits."""
-    rewrite(patch, EVERY, "if not slots_in(member) then", "if true then")
+    rewrite(patch, EVERY, "if not marks_in(member) then", "if true then")
     patch.setattr(Claim, "is_numbered", False)
 
 
 @planted("numbered redis")
 def number_given_twice(patch: pytest.MonkeyPatch) -> None:
     """The numbers of the other holds are not read."""
-    rewrite(patch, EVERY, "slots_in(hold.about) or ''", "''")
+    rewrite(patch, EVERY, "marks_in(hold.about) or ''", "''")
 
 
 @planted("redis modes")

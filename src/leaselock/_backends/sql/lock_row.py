@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._core.backend import WATCH_LASTS, Claim, HoldRecord, Unreadable
+from leaselock._core.marks import free_from_of
 from leaselock._core.records import (
     certainly_ended,
     checked,
@@ -457,7 +458,9 @@ def _hold(row: Row) -> HoldRecord:
 def _shared_hold(row: Row) -> HoldRecord:
     mode, permits, step, offered = row[7:11]
     hold = _hold((*row[:7], None))
-    return hold._replace(mode=mode, permits=permits, step=step, offered=bool(offered))
+    free_from = free_from_of(hold.metadata) if mode == "permits" else 0.0
+    how: dict[str, Any] = {"mode": mode, "permits": permits, "step": step}
+    return hold._replace(**how, free_from=free_from, offered=bool(offered))
 
 
 def claim_of(name: str, row: Row) -> Claim:

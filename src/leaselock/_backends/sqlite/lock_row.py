@@ -7,6 +7,7 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from leaselock._core.backend import WATCH_LASTS, Claim, HoldRecord, Unreadable
+from leaselock._core.marks import free_from_of
 from leaselock._core.records import (
     certainly_ended,
     checked,
@@ -331,6 +332,8 @@ def _hold(
 ) -> HoldRecord:
     """The hold of a row."""
     how: dict[str, Any] = {"mode": mode, "permits": permits, "step": step}
+    if mode == "permits":
+        how["free_from"] = free_from_of(metadata)
     record = (token, expires, metadata, since)
     return HoldRecord(claim_id, client, lifetime, *record, offered=bool(offered), **how)
 

@@ -19,4 +19,6 @@ local record = nil
 
 -- include holds.lua
 
-return acquire(claim_of(member), ARGV[7] == '1', ARGV[8])
+local reply = acquire(claim_of(member), ARGV[7] == '1', ARGV[8])
+if reply[1] == 1 and ARGV[14] then keep_permits(ARGV[1], tonumber(ARGV[14]), ARGV[15] == '1') end
+return reply

@@ -6,20 +6,32 @@
 --        3 PUBLISH or SPUBLISH   4 beginning of the waiters' channels
 -- Reply  1 it held, and the lock stays taken    0 the lock is to be released as usual
 local lock, owner = KEYS[1], ARGV[1]
-local free_from = redis.call('HEXISTS', lock, owner) == 1 and redis.call('HGET', lock, 'free_from')
+local held = redis.call('HEXISTS', lock, owner) == 1
+local about = held and redis.call('HGET', lock, 'about:' .. owner)
+-- Permits have an end of their own (holds.lua), in seconds at the beginning of the metadata (marks.py).
+local marks = string.match(about or '', '^.*\n{([^\n]*)$') or ''
+local permits = string.match(marks, '^"free_from": (%d+%.%d+), ')
+  or string.match(marks, '^"slots": %[[%d, ]*%], "free_from": (%d+%.%d+), ')
+local free_from = held and redis.call('HGET', lock, 'free_from')
+if permits then free_from = string.format('%.0f', permits * 1000) end
 if not free_from then return 0 end
 local time = redis.call('TIME')
 local left = (tonumber(free_from) or 0) - (time[1] * 1000 + math.floor(time[2] / 1000))
 if left <= 0 then return 0 end
-local rest, about = owner .. ':released', redis.call('HGET', lock, 'about:' .. owner)
+local rest = owner .. ':released'
 local token, since, behind = string.match(about or '', '^(%d+)\n%a+\n(%d+)\n[^\n]*\n(.*)$')
 redis.call('HDEL', lock, owner, 'about:' .. owner)
-redis.call('HSET', lock, rest, 1)
+redis.call('HSET', lock, rest, permits and free_from or 1)
 if token then
   about = token .. '\ncooling\n' .. since .. '\n' .. rest .. '\n' .. behind
   redis.call('HSET', lock, 'about:' .. rest, about)
 end
-redis.call('PEXPIRE', lock, string.format('%.0f', left))
+if permits then
+  local next_end = tonumber(redis.call('HGET', lock, 'next_end'))
+  redis.call('HSET', lock, 'next_end', string.format('%.0f', math.min(next_end or 0, free_from)))
+else
+  redis.call('PEXPIRE', lock, string.format('%.0f', left))
+end
 if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], '', 'PX', ARGV[2]) end
 -- The first waiter knows a later end: that of the lease.
 local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]

@@ -46,28 +46,38 @@ local function in_record(about)
   return token or '0', member and claim_of(member)
 end
 
--- The numbers of the permits that a member, or the record of a hold, is for, and the text before and
--- after them; nil if its permits are not numbered (marks.py).
-local function slots_in(text)
-  local before, numbers, after = string.match(text, '^(.*\n{"slots": %[)([%d, ]*)(%], [^\n]*)$')
-  return numbers, before, after
+-- What marks.py notes at the beginning of the metadata of a member or of the record of a hold: the
+-- numbers of its permits, nil if they are not numbered; and until when the permits stay taken, in
+-- seconds. Also returns the text before the marks and after them; nil if there is no metadata.
+local function marks_in(text)
+  local before, after = string.match(text, '^(.*\n{)([^\n]*)$')
+  if not before then return nil end
+  local numbers, rest = string.match(after, '^"slots": %[([%d, ]*)%], (.*)$')
+  after = rest or after
+  local free_from, behind = string.match(after, '^"free_from": (%d+%.%d+), (.*)$')
+  return numbers, free_from, before, behind or after
+end
+
+local function with_marks(numbers, free_from, before, after)
+  numbers = numbers and '"slots": [' .. numbers .. '], ' or ''
+  return before .. numbers .. (free_from and '"free_from": ' .. free_from .. ', ' or '') .. after
 end
 
 -- The member or record with the lowest numbers that no hold has, if it is yet to be numbered; and its
 -- numbers.
 local function numbered(text, permits)
-  local numbers, before, after = slots_in(text)
+  local numbers, free_from, before, after = marks_in(text)
   if numbers ~= '' then return text, numbers end
   local taken, found, number = {}, {}, 0
   for _, hold in ipairs(holds_in(redis.call('HGETALL', lock))) do
-    for slot in string.gmatch(slots_in(hold.about) or '', '%d+') do taken[tonumber(slot)] = true end
+    for slot in string.gmatch(marks_in(hold.about) or '', '%d+') do taken[tonumber(slot)] = true end
   end
   while #found < permits do
     if not taken[number] then found[#found + 1] = number end
     number = number + 1
   end
   numbers = table.concat(found, ', ')
-  return before .. numbers .. after, numbers
+  return with_marks(numbers, free_from, before, after), numbers
 end
 
 -- Read the state of the lock; returns an error, if there is one.
@@ -108,6 +118,21 @@ local function keep(ends, offered)
   local ms = ends - now_ms + (offered and confirm_within or 0)
   if redis.call('PTTL', lock) >= ms then return 1 end
   return redis.pcall('PEXPIRE', lock, text(ms))
+end
+
+-- Keep the permits of a hold taken for a number of ms from now on, whatever becomes of it; *aligned*
+-- ends that with a multiple of these on the clock. Repeated, it keeps the first time.
+local function keep_permits(owner, ms, aligned)
+  local numbers, free_from, before, after = marks_in(redis.call('HGET', lock, 'about:' .. owner) or '')
+  if free_from or not before then return end
+  -- A millisecond more, as in keep_taken.lua.
+  local ends = now_ms + ms + 1 - (aligned and now_ms % ms or 0)
+  free_from = string.format('%.3f', ends / 1000)
+  redis.call('HSET', lock, 'about:' .. owner, with_marks(numbers, free_from, before, after))
+  if tonumber(string.match(redis.call('HGET', lock, owner), '^%d+')) < ends then
+    redis.call('HSET', lock, owner, text(ends))
+    keep(ends, false)
+  end
 end
 
 local function remove(owner, permits)
@@ -289,7 +314,7 @@ local function promote(me, may)
         redis.call('ZREM', queue, member)
         -- The message contains the grant, so the waiter need not ask for it, but for its numbers.
         local news = claim.owner
-        if not slots_in(member) then news = news .. '\n' .. token .. '\n' .. text(lease) end
+        if not marks_in(member) then news = news .. '\n' .. token .. '\n' .. text(lease) end
         if tell(channels .. claim.address, news) > 0 then
           if state ~= '' and not granted then redis.call('DEL', handoff) end
           granted = true
