@@ -77,7 +77,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def leads_in_turn(fleet: Fleet, command: list[str], hosts: int) -> None:
-    """Start the command on so many hosts: one works; terminated, it hands over to another."""
+    """Start the command on that many hosts: one works; terminated, it hands over to another."""
     replicas = [fleet.start(*command) for _ in range(hosts)]
     until(lambda: len(fleet.terms()) == 1)
     for count in range(2, hosts + 1):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Within one version, fields are only added.
 SCHEMA = 2
+# The fields of a holder that are for programs on its host, and for metrics.
+NOT_SHOWN = ("owner", "note", "process")
 
 
 def lock_document(lock: LockInfo, *, deadlocked: bool = False) -> dict[str, object]:
@@ -39,21 +41,15 @@ def holder_document(holder: Holder | Waiter | None) -> dict[str, object] | None:
     if holder is None:
         return None
     since = holder.since or None  # 0.0 where the store does not know it
-    return {
-        "host": holder.host,
-        "pid": holder.pid,
-        "thread": holder.thread,
-        "label": holder.label,
+    # A waiter lacks some fields of a holder.
+    shown = {
+        field: getattr(holder, field, Holder._field_defaults.get(field))
+        for field in Holder._fields
+        if field not in NOT_SHOWN
+    }
+    return shown | {
         "since": since,
         "since_utc": None if since is None else utc_time(since),
-        "token": getattr(holder, "token", None),
-        "remaining": getattr(holder, "remaining", None),
-        "detached": getattr(holder, "detached", False),
-        "cooling_down": getattr(holder, "cooling_down", False),
-        "mode": holder.mode,
-        "permits": holder.permits,
-        "slots": list(getattr(holder, "slots", ())),
-        "version": holder.version,
         "gone": is_stale(holder) if isinstance(holder, Holder) else None,
     }
 

@@ -147,7 +147,7 @@ def fail(before: View, error: str) -> View:
 
 
 def key_of(name: str, hold: Holder) -> Key:
-    """What tells a hold from all others."""
+    """A key that no other hold has."""
     if hold.token is not None:
         return (name, hold.token)
     return (name, hold.host, hold.pid, hold.owner or hold.thread, hold.since)

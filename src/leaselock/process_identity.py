@@ -1,4 +1,4 @@
-"""What tells a process from a later one with the same number.
+"""An identity of a process that no later process with the same number has.
 
 A process is identified by the boot of its machine, its namespace of process numbers, and the moment
 of its start within that boot. Linux only: elsewhere identities are empty, and nothing is known.

@@ -82,7 +82,7 @@ async def clients_of_one_process_exclude_each_other(world: World) -> None:
 @scenario("has_queue")
 async def many_waiters_are_all_served(world: World) -> None:
     """Many concurrent waiters are all served, one after the other."""
-    # So many waiters keep the store of a small machine busy for longer than a reply may take.
+    # The waiters keep the store of a small machine busy for longer than a reply may take.
     tally, lock = Tally(), world.client(op_timeout=60.0).lock("a")
     count = min(world.many, world.store.max_waiters)
     for other in [world.spawn(tally.add, world, lock, 1) for _ in range(count)]:

@@ -5,7 +5,7 @@ operation is repeated, on locks of other names, and interrupted one suspension l
 until it ends before that. Each suspension is interrupted when it begins, and in another trial when
 it ends, so that its result is lost.
 
-The leases are so long that what was left behind does not end by itself.
+The leases are long, so what was left behind does not end by itself.
 """
 
 from __future__ import annotations

@@ -358,7 +358,7 @@ async def cancel_ends_a_wait_for_an_upgrade(world: World) -> None:
 
 @scenario("permits")
 async def permits_are_never_exceeded(world: World) -> None:
-    """So many permits are granted, and no more; each grant is a lease of its own."""
+    """As many permits are granted as there are, and no more; each grant is a lease of its own."""
     mine, theirs = world.first.semaphore("a", permits=3), world.client().semaphore("a", permits=3)
     one = await world.must_acquire(mine, 0)
     assert not await theirs.locked()

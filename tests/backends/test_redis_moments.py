@@ -21,7 +21,7 @@ from leaselock._backends.redis.keys import COUNTER, keys_of, lock_in, name_of, o
 from leaselock._backends.redis.layout_marker import LAYOUT, marker_keys
 from leaselock._backends.redis.legacy_formats import FORMS, LegacyLock
 from leaselock._backends.redis.messages import Address, Connect, Unreachable, protocol_error
-from leaselock._backends.redis.pool import PLACES, FairMutex
+from leaselock._backends.redis.pool import PLACES
 from leaselock._backends.redis.queue_state import QueueState
 from leaselock._backends.redis.records import waiter_of
 from leaselock._backends.redis.scan import keys_on
@@ -206,27 +206,6 @@ def test_closing_ends_the_connections_of_waiters_and_watchers(shared: bool) -> N
 
 
 # --- the pool -------------------------------------------------------------------------------------
-
-
-def test_transactions_on_one_connection_take_turns() -> None:
-    mutex = FairMutex()
-    turns = [mutex.enter(1.0) for _ in range(5)]
-    with pytest.raises(StopIteration):
-        turns[0].send(None)
-    for turn in turns[1:]:
-        turn.send(None)
-    with pytest.raises(Unreachable, match="takes too long"):
-        turns[1].send(False)
-    mutex.leave()
-    # It is cancelled just as its turn has come, and passes it on.
-    with pytest.raises(KeyboardInterrupt):
-        turns[2].throw(KeyboardInterrupt)
-    with pytest.raises(StopIteration):
-        turns[3].send(True)
-    # It has not waited for its turn any more.
-    turns[4].close()
-    mutex.leave()
-    assert not mutex.occupied
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -31,7 +31,7 @@ os._exit(1)
 
 
 def crash(url: str, names: int) -> int:
-    """Acquire so many locks in a process that dies; return the last token."""
+    """Acquire that many locks in a process that dies; return the last token."""
     command = [sys.executable, "-W", "ignore", "-c", CRASH, url, str(names)]
     return int(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout)
 

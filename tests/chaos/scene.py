@@ -1,7 +1,7 @@
 """A client behind a proxy, a server, and a second client that is connected to it directly.
 
 Invariant: what a client reports is true, or it is `OutcomeUnknown`; at the end no client holds or
-left anything behind, though leases are so long that none has run out.
+left anything behind. The leases are long, so none has run out.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def boot_clock() -> float:
 
 @contextmanager
 def frozen(job: WrappedCommand, lease: float) -> Iterator[None]:
-    """Stop the wrapper for the body, and until its lease of so many seconds has ended."""
+    """Stop the wrapper for the body, and until its lease has ended."""
     job.wrapper.send_signal(signal.SIGSTOP)
     until(lambda: stopped(job.wrapper.pid))
     began = time.monotonic()

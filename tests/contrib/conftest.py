@@ -75,7 +75,7 @@ class Programs:
         return path.read_text("utf-8").splitlines() if path.exists() else []
 
     def wait_for_lines(self, name: str, count: int) -> list[str]:
-        """Wait until they have written so many lines, or one of the programs has failed."""
+        """Wait until they have written that many lines, or one of the programs has failed."""
         eventually(lambda: len(self.lines(name)) >= count or any(self.failed()), LIMIT)
         assert not any(self.failed()), "\n".join(program.output() for program in self.started)
         return self.lines(name)

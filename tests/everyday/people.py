@@ -89,7 +89,7 @@ def running(folder: Path, text: str, url: str, *words: str) -> Iterator[Process]
 
 
 def waiting(url: str, count: int) -> None:
-    """Return when so many clients wait for the lock "a"."""
+    """Return when *count* clients wait for the lock "a"."""
     with leaselock.Client(url) as client:
         eventually(lambda: len(client.lock("a").waiters()) >= count)
 
@@ -101,7 +101,7 @@ def got(lock: leaselock.Lock) -> float:
 
 
 def use(url: str, count: int) -> dict[str, int]:
-    """Acquire and release so many locks; return their tokens."""
+    """Acquire and release *count* locks; return their tokens."""
     tokens = {}
     with leaselock.Client(url) as client:
         for number in range(count):

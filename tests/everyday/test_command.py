@@ -38,7 +38,7 @@ def on_a_terminal(
     env: dict[str, str] | None = None,
     until: str | None = None,
 ) -> tuple[int, str]:
-    """Run the command on a terminal of so many columns; its end, and what it wrote there. It is
+    """Run the command on a terminal of *columns* columns; its end, and what it wrote there. It is
     ended by SIGTERM as soon as it has written *until*.
     """
     pid, terminal = pty.fork()

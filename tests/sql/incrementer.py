@@ -30,7 +30,7 @@ def connect(kind: str, url: str) -> Any:
 
 
 def main(kind: str, url: str, times: int) -> None:
-    """Add one, so many times."""
+    """Add one, that many times."""
     connection = connect(kind, url)
     conflicts = []
 

@@ -49,11 +49,11 @@ class Watch(NamedTuple):
         return status.partition("\nTRANSACTIONS\n")[2]
 
     def until_waiting(self, count: int = 1) -> None:
-        """Return when so many wait."""
+        """Return when that number of sessions waits."""
         eventually(lambda: self.waiting() == count)
 
     def until_blocked(self, count: int = 1) -> None:
-        """Return when so many wait for rows."""
+        """Return when that number of sessions waits for rows."""
         rows = "SELECT count(*) FROM pg_locks WHERE NOT granted"
         if self.kind == "mariadb":
             self.until_waiting(count)

@@ -205,7 +205,7 @@ def counted(text: bytes) -> bytes:
 
 
 def done(amount: int = 0, number: int = 0, more: int = 0) -> bytes:
-    """So many rows changed, and what LAST_INSERT_ID() is."""
+    """The number of changed rows, and the value of LAST_INSERT_ID()."""
     return (
         b"\0" + bytes([amount]) + b"\xfd" + struct.pack("<i", number)[:3] + _status(more) + b"\0\0"
     )

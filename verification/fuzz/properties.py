@@ -45,7 +45,7 @@ PROPERTIES: list[Property] = []
 def holds(
     examples: int = EXAMPLES, /, **inputs: SearchStrategy[Any]
 ) -> Callable[[Callable[..., None]], Callable[[], None]]:
-    """Turn a check into a test with so many inputs of these kinds."""
+    """Turn a check into a test with that many inputs of these kinds."""
 
     def tested(check: Callable[..., None]) -> Callable[[], None]:
         PROPERTIES.append(Property(check, inputs, examples))

@@ -19,7 +19,7 @@ LOCKS = ("a", "b")
 EXCLUSIVE = ("exclusive", 0, 0)
 # "b" is a semaphore where locks are shared.
 SEMAPHORE, LIMIT = "b", 3
-# So many holds of a hundred last longer than the lease.
+# The percentage of the holds that last longer than the lease.
 LONG = 25
 
 
@@ -124,7 +124,7 @@ class Worker:
 
 
 def run(makers: Sequence[Callable[[], Locks]], seconds: float, seed: int) -> list[Operation]:
-    """A thread for each of *makers*, for so long; what they did."""
+    """A thread for each of *makers*, for that many seconds; what they did."""
     log, over = Log(), now() + round(seconds * 1e9)
     errors: list[BaseException] = []
 

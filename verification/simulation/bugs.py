@@ -36,7 +36,7 @@ NEAR = 50
 # How many seeds are tried to find a new one, and how many finds a count ends with.
 FAR = 8000
 FINDS = 3
-# One of so many stories is calm.
+# One story in NEVER is calm.
 NEVER = 10**9
 
 
@@ -97,7 +97,7 @@ def play_planted(bug: Bug, seed: int) -> Outcome:
 
 
 def search(bug: Bug, first: int, seeds: int = NEAR) -> Outcome | None:
-    """The first of so many seeds that finds the bug. Without the bug the seed must pass."""
+    """The first of these seeds that finds the bug. Without the bug the seed must pass."""
     played = (play_planted(bug, seed) for seed in range(first, first + seeds))
     found = next((outcome for outcome in played if outcome.violation), None)
     if found is not None and bug.kind in KINDS:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from leaselock._core.entry_row import Entry
     from leaselock._core.lease_handle import LeaseHandle
 
-# In calm stories a change is reported within so many seconds. The end of a fixed lease is one.
+# In calm stories a change is reported within this many seconds. The end of a fixed lease is one.
 REPORTED_WITHIN = 0.5
 PERIODS = (0.5, 2.0, 5.0)
 # The longest partition. A watcher tolerates three times as much.

@@ -407,7 +407,7 @@ class Still(Machine):
 
 
 def explore(store: str, bounds: Bounds, most: int = 10**9) -> Found:
-    """All runs, or so many; the first violation ends it."""
+    """All runs, at most *most* of them; the first violation ends it."""
     seen: set[int] = set()
     stack: list[tuple[int, ...]] = [()]
     runs = grants = 0
@@ -466,7 +466,7 @@ ROW = "{:<14} {:>9} {:>6} {:>5} {:>5} {:>5} {:>7} {:>7} {:>8} {}"
 
 
 def main() -> int:
-    """Explore all, each as far as so many runs go."""
+    """Explore all stores, each with a limited number of runs."""
     most = int(sys.argv[1]) if sys.argv[1:] else MOST
     failed = 0
     print(ROW.format(*HEAD))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.first_tier
 
 SESSION = 4.0
-# The mean lag of followers, so long that each has the longest lag.
+# A mean lag of followers with which each has the longest lag.
 LATE = 1000 * MOST_LAG
 
 

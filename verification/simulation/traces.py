@@ -28,7 +28,7 @@ def digest(kind: str, seed: int) -> str:
 
 
 def digests(kinds: list[str], seeds: int, jobs: int) -> list[str]:
-    """The lines of so many seeds of each story."""
+    """The lines of that many seeds of each story."""
     lines: list[str] = []
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         for kind in kinds:

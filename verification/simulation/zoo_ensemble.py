@@ -252,7 +252,7 @@ class Ensemble(Model):
         self._publish()
 
     def elect(self, seconds: float) -> None:
-        """Elect another leader, which takes so long. The servers then have every write."""
+        """Elect another leader within these seconds. The servers then have every write."""
         self.elected_at = self.now() + seconds
         able = [server for server in self.servers if server.up and not server.partitioned]
         self.leader = self.chance.choice(able)
@@ -277,8 +277,8 @@ class Ensemble(Model):
         server.apply(len(self.tree.log))
 
     def rejoin(self, server: Server, dropping: bool) -> None:
-        """End the partition of a server from the leader; *dropping* says that it lasted so long
-        that the server has cut its connections.
+        """End the partition of a server from the leader; *dropping* says that the
+        server has cut its connections meanwhile.
         """
         server.partitioned = False
         if dropping:

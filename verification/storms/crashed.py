@@ -88,7 +88,7 @@ class Figures(NamedTuple):
 
 
 def crash(url: str, holders: int) -> None:
-    """Acquire so many locks in a process that is killed."""
+    """Acquire that many locks in a process that is killed."""
     command = [sys.executable, "-c", CRASH, url, str(holders)]
     shown = subprocess.run(command, env=os.environ, stdout=subprocess.PIPE, check=False).stdout
     assert int(shown) == holders, shown

@@ -33,7 +33,7 @@ IDLE = 15.0
 
 
 class PartitionedNetwork:
-    """A network_faults: this machine, a place for half of the workers, and one for each server."""
+    """A network: this machine, a host for half of the workers, and one for each server."""
 
     def __init__(self, stack: ExitStack, servers: int, count: int) -> None:
         self.net = stack.enter_context(Net())

@@ -81,7 +81,7 @@ def successions(history: History) -> Iterator[Succession]:
 
 
 def planted(records: Sequence[Record], chosen: Sequence[Succession], early: int) -> list[Record]:
-    """The records, with these grants so many ns earlier."""
+    """The records, with these grants *early* ns earlier."""
     moved: dict[int, int] = {}
     for holder, waiter in chosen:
         first = max(holder.granted or 0, waiter.began) + 1
@@ -95,7 +95,7 @@ def planted(records: Sequence[Record], chosen: Sequence[Succession], early: int)
 
 
 def parts(records: Sequence[Record], grants: int) -> Iterator[list[Record]]:
-    """The history in parts with so many grants; a hold is in the part in which it begins."""
+    """The history in parts with *grants* grants each; a hold is in the part in which it begins."""
     begun: dict[int, int] = {}
     count = 0
     pieces: dict[int, list[Record]] = {}

@@ -41,7 +41,7 @@ class Account:
         except leaselock.WouldDeadlock:
             self.refused += 1
         except leaselock.LeaseLost:
-            # A loop with so many tasks may keep the interpreter from the renewer for too long.
+            # A loop with this many tasks may keep the interpreter from the renewer for too long.
             self.lost += 1
 
 

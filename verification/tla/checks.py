@@ -23,7 +23,7 @@ class Check(NamedTuple):
     complete: bool = True
     """Whether all states are visited; otherwise those that the time limit allows."""
     long: bool = False
-    """Whether it takes so long that only `--long` runs it."""
+    """Whether only `--long` runs it."""
 
 
 LEASE = {

@@ -81,7 +81,7 @@ def constants(values: Mapping[str, str]) -> Iterable[str]:
 
 
 def run(model: str, lines: Iterable[str], modules: Mapping[str, str], seconds: float) -> Result:
-    """Run TLC for so long at most."""
+    """Run TLC for that many seconds at most."""
     archive = jar()
     with TemporaryDirectory() as folder:
         for path in MODELS.glob("*.tla"):

@@ -122,7 +122,7 @@ class AsyncClient:
     ) -> AsyncLock:
         """Return the lock of that name. The store is not asked.
 
-        *lease* is the length of a lease in seconds: the lock is freed so long after its holder has
+        *lease* is the length of a lease in seconds: the lock is freed this long after its holder
         stopped renewing it. It is renewed until the release; with *renew* false it ends after
         *lease* seconds. *timeout* limits the wait, in seconds: None waits without limit, 0 does not
         wait. The task that holds the lock may acquire it again, unless *reentrant* is false. With
@@ -130,11 +130,11 @@ class AsyncClient:
         acquire it again before that. *protocol* is one of the store's protocols (default: the one
         in the URL, else the store's first). *label* is a short text that is shown to users.
 
-        With *local_handoffs* the tasks of this client hand a lease on among themselves, at most so
-        many times and for a tenth of a second. With *cached* this client keeps the lease after a
-        release until another client waits. With *min_hold* the lock stays taken until so many
+        With *local_handoffs* the tasks of this client hand a lease on among themselves, at most
+        that many times and for a tenth of a second. With *cached* this client keeps the lease after
+        a release until another client waits. With *min_hold* the lock stays taken for that many
         seconds after its grant, even if it is released before or its holder dies: it is *cooling
-        down*. With *max_hold* it is renewed for so many seconds at most, and is lost then.
+        down*. With *max_hold* it is renewed for that many seconds at most, and is lost then.
 
         While the store cannot be reached, *on_outage* "fail" raises StoreError, "wait" tries for
         *outage_timeout* seconds, even beyond *timeout*, and "unlocked" goes on WITHOUT the lock.
@@ -238,12 +238,12 @@ class AsyncClient:
         outage_timeout: float | None = None,
         **unknown: Never,
     ) -> AsyncSemaphore:
-        """Return the semaphore of that name, which has so many *permits*: None takes the number
-        that the store has. With *numbered* each permit that is held has a number: the lowest, from
-        0 on, that no other holder has (`AsyncLease.slot`). After a crash a number is free when the
-        hold ends. Clients may differ in *numbered*. With *min_hold* a permit stays taken until so
-        many seconds after its grant, even if it is released before or its holder dies: so there are
-        no more than *permits* grants in any such time. The other options are those of `lock`.
+        """Return the semaphore of that name. It has *permits* permits; None takes the number that
+        the store has. With *numbered* each permit that is held has a number: the lowest, from 0 on,
+        that no other holder has (`AsyncLease.slot`). After a crash a number is free when the hold
+        ends. Clients may differ in *numbered*. With *min_hold* a permit stays taken for that many
+        seconds after its grant, even if it is released before or its holder dies: at most *permits*
+        grants in any such period. The other options are those of `lock`.
 
         While the name is in use, every client must state the same number: acquiring raises
         LimitMismatch otherwise. Raises ValueError where the store or protocol has no semaphores;
@@ -367,7 +367,7 @@ class AsyncClient:
         """Return the election of that name, in which one client at a time leads. Asks no store.
 
         The leader holds the lock *name* with a lease of *lease* seconds, which is renewed. *label*
-        is a short text shown to users who ask who leads. With *max_hold* a term lasts for so many
+        is a short text shown to users who ask who leads. With *max_hold* a term lasts for that many
         seconds at most: then its lease is lost, and clients campaign for the next one. Raises
         InvalidName, ValueError or TypeError as `lock` does.
 

@@ -11,6 +11,7 @@ verification/models checks.
 from __future__ import annotations
 
 import abc
+import fnmatch
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -412,6 +413,11 @@ class Inspect(
 
     __slots__ = ()
     method = "inspect"
+
+
+def matching(names: Iterable[str], pattern: str) -> list[str]:
+    """The names that a list of locks with this pattern has, in its order."""
+    return sorted({name for name in names if fnmatch.fnmatchcase(name, pattern)})
 
 
 class Walk(NamedTuple("Walk", [("pattern", str)]), Request[Sequence[LockState]]):

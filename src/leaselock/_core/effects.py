@@ -250,5 +250,5 @@ class Env(Protocol):
         ...
 
     def process_identity(self) -> str:
-        """What tells this process from a later one with its number; empty where that is unknown."""
+        """An identity that no later process with the same number has; empty where it is unknown."""
         ...

@@ -59,7 +59,7 @@ class Holder(NamedTuple):
     note: str = ""
     """What `Client.annotate` stored."""
     process: str = ""
-    """What tells its process from a later one with the same number; empty where it is unknown."""
+    """An identity of its process that no later one with the same number has; empty if unknown."""
     slots: tuple[int, ...] = ()
     """The numbers of its permits, if they are numbered."""
 
@@ -96,7 +96,7 @@ class Waiter(NamedTuple):
     note: str = ""
     """What `Client.annotate` stored."""
     process: str = ""
-    """What tells its process from a later one with the same number; empty where it is unknown."""
+    """An identity of its process that no later one with the same number has; empty if unknown."""
 
     def __str__(self) -> str:
         return _text_of(self)
@@ -139,7 +139,7 @@ class LockChange(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """The metadata of a claim: who made it."""
+    """The metadata of a claim: who made it. `Holder` and `Waiter` have each of its fields."""
 
     host: str
     pid: int
@@ -196,24 +196,17 @@ def holder_of(held: HoldRecord | None, remaining: float | None) -> Holder | None
     """The holder of a hold on record."""
     if held is None:
         return None
-    found = _parsed(held.metadata)
     left = remaining if remaining is not None and abs(remaining) < ENDLESS else None
-    since, lifetime = _time(held.since) or None, held.lifetime
     return Holder(
-        *found[:3],
-        since,
-        found.label,
-        held.token or None,
-        left,
-        found.version,
-        detached=lifetime == "lease",
-        cooling_down=lifetime == "cooling",
+        since=_time(held.since) or None,
+        token=held.token or None,
+        remaining=left,
+        detached=held.lifetime == "lease",
+        cooling_down=held.lifetime == "cooling",
         mode=held.mode,
         permits=held.permits,
-        owner=found.owner,
-        note=found.note,
-        process=found.process,
         slots=held.slots,
+        **_parsed(held.metadata)._asdict(),
     )
 
 
@@ -225,9 +218,8 @@ def holders_of(state: LockState) -> list[Holder]:
 
 def waiter_of(claim: Claim) -> Waiter:
     """The waiter of a queued claim."""
-    host, pid, thread, label, version, owner, note, process = _parsed(claim.metadata)
-    how = (claim.mode, claim.permits, owner, note, process)
-    return Waiter(host, pid, thread, _time(claim.since), label, version, *how)
+    who = _parsed(claim.metadata)._asdict()
+    return Waiter(since=_time(claim.since), mode=claim.mode, permits=claim.permits, **who)
 
 
 def lock_info(state: LockState) -> LockInfo:

@@ -20,7 +20,6 @@ over until their client sends a request again.
 from __future__ import annotations
 
 import abc
-import fnmatch
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._core.backend import (
@@ -51,6 +50,7 @@ from leaselock._core.backend import (
     Watch,
     Watched,
     compatible,
+    matching,
 )
 from leaselock._core.marks import lowest_free, slots_of, with_marks
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 CONFIRM_WITHIN = 2.0
 # A waiter asks at least so often: more often than a grant must be confirmed, see above.
 RECHECK_INTERVAL = 0.9 * CONFIRM_WITHIN
-# A claim that has not asked for so long is dropped.
+# A waiting claim is dropped this many seconds after its last request.
 FORGET_AFTER = 15.0
 NEVER = 1e9
 # Precedes the id of a claim that was released while its lock stays taken: no late request of the
@@ -659,8 +659,7 @@ def inspect(
     """One lock, or all that are held or waited for and match."""
     if request.name is not None:
         return (_shown(row_of, request.name),)
-    found = sorted(name for name in names() if fnmatch.fnmatchcase(name, request.pattern))
-    states = [_shown(row_of, name) for name in found]
+    states = [_shown(row_of, name) for name in matching(names(), request.pattern)]
     return tuple(each for each in states if each.in_use)
 
 

@@ -200,7 +200,7 @@ class Attempt:
     ) -> None:
         self._recorder = recorder
         self.lock = lock
-        # Random rather than counted: unique possible_until processes, forks and recycled pids.
+        # Random rather than counted: unique across processes, forks and recycled pids.
         self.hold = int.from_bytes(os.urandom(8), "little") if hold is None else hold
         self.token = token
         self.task = threading.get_native_id() if task is None else task

@@ -277,7 +277,10 @@ class Executor:
         connection, until = await self.pool.get(address, until)
         try:
             # WATCH counts for the whole connection, until the next transaction on it.
-            await connection.transactions.enter(until)
+            limit = connection.transactions
+            slot = limit.enter_now() or await limit.enter(until)
+            if slot is None:
+                raise Unreachable("another transaction takes too long")
             try:
                 found: list[Any] = await Call(connection, Send(packed(look), len(look), ()), until)
                 met = not any(isinstance(reply, Exception) for reply in found)
@@ -287,7 +290,7 @@ class Executor:
                     last = (("UNWATCH",),)
                 done: list[Any] = await Call(connection, Send(packed(last), len(last), ()), until)
             finally:
-                connection.transactions.leave()
+                limit.leave(slot)
         except BaseException:
             self.pool.drop(connection)
             raise

@@ -8,7 +8,6 @@ found by a walk over all keys: at once, or a part of it each time that a client 
 
 from __future__ import annotations
 
-import fnmatch
 from binascii import crc_hqx
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from leaselock._backends.redis import keys as names
 from leaselock._backends.redis.messages import NotALock, Unreachable
 from leaselock._backends.redis.scan import literal, locks_on, page_on
 from leaselock._backends.redis.scripts import FORGET_IDLE
+from leaselock._core.backend import matching
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class ActiveIndex:
     def _named(self, found: Iterable[str], pattern: str) -> set[str]:
         """The names that match, of the locks with these keys."""
         named = {names.name_of(key, self.prefix) for key in found}
-        return {name for name in named if name and fnmatch.fnmatchcase(name, pattern)}
+        return set(matching(filter(None, named), pattern))
 
     async def _indexed(self, pattern: str, until: float) -> tuple[set[str], set[str]]:
         """The names in the index that match: those whose lock has keys, and the others."""

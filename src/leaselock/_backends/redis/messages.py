@@ -81,7 +81,7 @@ class Connection(Protocol):
     pushes: deque[tuple[str, str | None]]
     """Channel and text of each message that was read; None: the server ended the subscription."""
     transactions: Any
-    """Keeps the WATCH of one transaction apart from that of another (`pool.FairMutex`)."""
+    """Keeps the WATCH of one transaction apart from that of another (`ConcurrencyLimit`)."""
 
     def call(self, message: Connect | Send | Listen | bytes, until: float) -> Any:
         """Carry out a message; NotApplied or OutcomeUnknown after *until*."""

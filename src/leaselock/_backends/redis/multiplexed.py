@@ -41,7 +41,7 @@ FLOWING = 0.25
 GRACE = 3.0
 # The least time that a request gets: a busy event loop is not a silent server.
 LEAST = 0.25
-# A task that connects is cancelled again after so long, and waited for at most so long.
+# Seconds after which a task that connects is cancelled again, and for which it is waited for.
 PATIENCE = 0.01
 LONGEST_STOP = 1.0
 # Sending fewer requests than this in one iteration of the loop takes no time worth counting.

@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis.messages import Connect, Unreachable
+from leaselock._core.concurrency_limit import ConcurrencyLimit
 from leaselock._core.effects import Call, Signal, Wait
 
 if TYPE_CHECKING:
@@ -42,39 +43,6 @@ class QueuedRequest:
         self.connection: Connection | None = None
         self.error: Exception | None = None
         self.left = False
-
-
-class FairMutex:
-    """Lets one process in at a time, in the order of arrival."""
-
-    __slots__ = ("occupied", "queue")
-
-    def __init__(self) -> None:
-        self.occupied = False
-        self.queue: deque[QueuedRequest] = deque()
-
-    async def enter(self, until: float) -> None:
-        """Wait for the turn; Unreachable if it does not come by *until*."""
-        if not self.occupied:
-            self.occupied = True
-            return
-        queued = QueuedRequest()
-        self.queue.append(queued)
-        try:
-            if not await Wait(queued.signal, until) and not queued.signal.is_set:
-                raise Unreachable("another transaction takes too long")
-        except BaseException:
-            queued.left = True
-            if queued.signal.is_set:
-                self.leave()
-            raise
-
-    def leave(self) -> None:
-        """Let the next one in."""
-        queued = _next(self.queue)
-        self.occupied = queued is not None
-        if queued is not None:
-            queued.signal.set()
 
 
 class Pool:
@@ -239,7 +207,7 @@ class Pool:
             await self.on_many()
         connection = self.connection_to(address)
         connection.generation = self.generation
-        connection.transactions = FairMutex()
+        connection.transactions = ConcurrencyLimit(1)
         connection.users = 1
         self.idle.setdefault(address, [])
         self.connections.add(connection)

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from leaselock._backends.redlock.master import Master
     from leaselock._backends.redlock.votes import Votes
 
-# A majority without the master that has the queue counts after so long.
+# Seconds after which a majority without the master that has the queue counts.
 BLOCKED_FOR = 3.0
 # How often a claim that is the first in the queue asks again at once.
 TRIES = 4

@@ -7,7 +7,6 @@ other tables have about the lock; if it is not 0, the whole transaction is neede
 
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._backends.sql.keys import CLIENT, word
@@ -42,6 +41,7 @@ from leaselock._core.backend import (
     Unreadable,
     Watch,
     Watched,
+    matching,
 )
 from leaselock._core.records import is_text, readable_text
 from leaselock.errors import NotApplied
@@ -286,8 +286,8 @@ class Lease:
             now, held, others, queue = await _snapshot(parts, executor)
             return (_state(request.name, now, held.rows, others.rows, queue.rows),)
         now, held, others, queue = await _snapshot(("all", "all holds", "queues"), executor)
-        names = {row[0] for row in (*held.rows, *others.rows, *queue.rows)}
-        wanted = sorted(name for name in names if fnmatch.fnmatchcase(name, request.pattern))
+        names = (row[0] for row in (*held.rows, *others.rows, *queue.rows))
+        wanted = matching(names, request.pattern)
         tables = [_by_name(result.rows) for result in (held, others, queue)]
         return tuple(_state(n, now, *(table.get(n, []) for table in tables)) for n in wanted)
 

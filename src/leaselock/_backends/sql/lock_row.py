@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from leaselock._core.records import Record
 
 TOMBSTONE_LASTS = 120.0
-# A waiter asks again every RECHECK_INTERVAL. One that has not asked for so long is dead.
+# A waiter asks again every RECHECK_INTERVAL. One that has not asked for this many seconds is dead.
 WAITER_LASTS = 7 * RECHECK_INTERVAL
 LAST_TICKET = 2**63 - 1
 LOCKS, HOLDS, QUEUE = "leaselock_lock", "leaselock_hold", "leaselock_waiter"

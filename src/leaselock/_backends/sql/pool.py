@@ -10,8 +10,6 @@ Requests that keep or release a hold never wait for connections that acquiring o
 
 from __future__ import annotations
 
-import weakref
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +18,8 @@ from leaselock._backends.sql.executor import Executor
 from leaselock._backends.sql.server_info import ServerInfo, initialize, refusal
 from leaselock._backends.sql.statements import MALFORMED, SqlError
 from leaselock._core.backend import PoolExhausted
-from leaselock._core.effects import Call, Signal, Wait
+from leaselock._core.concurrency_limit import ConcurrencyLimit
+from leaselock._core.effects import Call
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -34,84 +33,6 @@ T = TypeVar("T")
 SPARE = 2
 # For how long the answer to a cancelled request is waited for, in seconds.
 RESUMING = 0.25
-
-
-class Slot:
-    """The right of one operation to run. It ends with its last reference at the latest: an
-    interrupt such as Ctrl-C may strike before the operation can give it back.
-    """
-
-    __slots__ = ("__weakref__",)
-
-
-class QueuedOperation(Signal):
-    """An operation that waits for a slot."""
-
-    __slots__ = ("slot",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slot: Slot | None = None
-
-
-class ConcurrencyLimit:
-    """Limits how many operations run at once. Waiters enter first in, first out.
-
-    *spare* more may run for urgent operations, which also enter before all others.
-    """
-
-    def __init__(self, limit: int, spare: int = 0) -> None:
-        self.limit = limit
-        self.spare = spare
-        self.slots: weakref.WeakSet[Slot] = weakref.WeakSet()
-        self.urgent: deque[QueuedOperation] = deque()
-        self.ordinary: deque[QueuedOperation] = deque()
-
-    def enter_now(self, urgent: bool = False) -> Slot | None:
-        """Enter without waiting, if a slot is free and none waits for it."""
-        if urgent:
-            if self.urgent or len(self.slots) >= self.limit + self.spare:
-                return None
-        elif self.ordinary or len(self.slots) >= self.limit:
-            return None
-        return self._occupy()
-
-    def _occupy(self) -> Slot:
-        slot = Slot()
-        self.slots.add(slot)
-        return slot
-
-    async def enter(self, until: float, urgent: bool = False) -> Slot | None:
-        """Enter as soon as a slot is free; None if there is none in time."""
-        queue, queued = self.urgent if urgent else self.ordinary, QueuedOperation()
-        queue.append(queued)
-        self._admit()
-        try:
-            await Wait(queued, until)
-        except BaseException:
-            if queued.slot is not None:
-                self.leave(queued.slot)
-            else:
-                queue.remove(queued)
-            raise
-        if queued.slot is None:
-            queue.remove(queued)
-        return queued.slot
-
-    def leave(self, slot: Slot) -> None:
-        """An operation has ended."""
-        self.slots.discard(slot)
-        self._admit()
-
-    def _admit(self) -> None:
-        self._admit_from(self.urgent, self.limit + self.spare)
-        self._admit_from(self.ordinary, self.limit)
-
-    def _admit_from(self, queue: deque[QueuedOperation], limit: int) -> None:
-        while queue and len(self.slots) < limit:
-            queued = queue.popleft()
-            queued.slot = self._occupy()
-            queued.set()
 
 
 class Pool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock._backends.sql.pool import ConcurrencyLimit
+from leaselock._core.concurrency_limit import ConcurrencyLimit
 
 if TYPE_CHECKING:
     from leaselock._backends.sql.connection import Connection

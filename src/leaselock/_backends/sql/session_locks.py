@@ -15,7 +15,6 @@ another connection, which also checks that the session still holds the lock.
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from leaselock._core.backend import (
     HoldState,
     Inspect,
     LockState,
+    matching,
 )
 from leaselock._core.effects import Sleep
 from leaselock._core.records import is_count, is_text, is_time
@@ -250,9 +250,9 @@ class SessionLocks:
         if the lock is named, or waited for.
         """
         rows = await self._sessions(protocol, request.name or "", shared)
-        names = {row[0] for row in rows if fnmatch.fnmatchcase(row[0], request.pattern)}
+        names = matching((row[0] for row in rows), request.pattern)
         states = []
-        for name in sorted(names) if request.name is None else [request.name]:
+        for name in names if request.name is None else [request.name]:
             of_name = [row for row in rows if row[0] == name]
             held = _holders(of_name) or await self._foreign_sessions(protocol, name, shared)
             states.append(_state(name, of_name, held))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from leaselock._backends.sql.executor import Executor
-    from leaselock._backends.sql.pool import Pool, Slot
+    from leaselock._backends.sql.pool import Pool
     from leaselock._core.backend import (
         Acquire,
         BreakLock,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         LockState,
         Mode,
     )
+    from leaselock._core.concurrency_limit import Slot
 
 T = TypeVar("T")
 # How long a connection is kept for another claim, in seconds; at most half of the time after which

@@ -38,7 +38,7 @@ LONGEST_PAUSE = 0.001
 PAGE = 512
 # How many rows, or pages, one transaction of the garbage collection is about: some milliseconds.
 BATCH_SIZE = 250
-# So many pages in use, half a MiB, are written anew at once.
+# Upper limit of the pages in use, half a MiB, that are written anew at once.
 MOST_COPIED = 1000
 SETTINGS = (
     # Small pages, because a row is small and every commit writes whole pages.

@@ -67,8 +67,8 @@ EXTRA = "zookeeper"
 CLOSE_TIMEOUT = 2.0
 # A server that owes a reply may be silent for this part of the session, as for kazoo's pings.
 SILENCES_PER_SESSION = 3
-# Seconds. A wait that ends so much too late shows that this process was frozen. The reply may have
-# arrived then, and kazoo's thread has so long to find it.
+# Seconds. A wait that ends too late by FROZEN shows that this process was frozen. The reply may
+# have arrived then: kazoo's thread has SECOND_LOOK to find it.
 FROZEN = 0.25
 SECOND_LOOK = 0.5
 RECONNECT = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}

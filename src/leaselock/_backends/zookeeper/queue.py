@@ -20,7 +20,6 @@ this owner that can ever exist (hazards D2, I2).
 
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._backends.zookeeper.conversions import Conversions
@@ -62,7 +61,7 @@ from leaselock._backends.zookeeper.semaphores import (
     semaphore_state,
 )
 from leaselock._backends.zookeeper.session_backend import RECHECK_INTERVAL
-from leaselock._core.backend import ALL_MODES, Broken, Busy, Claim, Grant, LockState, Mode
+from leaselock._core.backend import ALL_MODES, Broken, Busy, Claim, Grant, LockState, Mode, matching
 from leaselock._core.effects import FOREVER
 from leaselock.errors import LimitMismatch, NotApplied
 
@@ -300,7 +299,7 @@ class QueueBackend(EnteringBackend):
             return [seen.state for seen in await self._examine([name], {name}, until)]
         _, children = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
         names = [text for node in names_of(children) if (text := decoded(node)) is not None]
-        wanted = sorted(text for text in names if fnmatch.fnmatchcase(text, pattern))
+        wanted = matching(names, pattern)
         queues = {text.removesuffix(QUEUE) for text in names if text.endswith(QUEUE)}
         queues &= set(names)
         wanted = [text for text in wanted if text.removesuffix(QUEUE) not in queues - {text}]

@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
 # The oldest holder, which a message names, is looked for among this many at most.
 MOST_READ = 20
-# So many permits can be created in one transaction, which may have a megabyte (jute.maxbuffer).
+# Upper limit of the permits of one transaction, which may have a megabyte (jute.maxbuffer).
 MOST_AT_ONCE = 5_000
-# So many bytes of another program's data does a message quote.
+# Upper limit of the bytes that a message quotes of another program's data.
 MOST_SHOWN = 40
 
 

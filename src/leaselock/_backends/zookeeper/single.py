@@ -7,7 +7,6 @@ holder may delete the node of the next one, because all use the same path.
 
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING
 
 from leaselock._backends.zookeeper.data import read, written
@@ -23,7 +22,7 @@ from leaselock._backends.zookeeper.requests import (
     names_of,
 )
 from leaselock._backends.zookeeper.session_backend import RECHECK_INTERVAL, SessionBackend
-from leaselock._core.backend import Broken, Busy, Claim, Grant, HoldRecord, LockState
+from leaselock._core.backend import Broken, Busy, Claim, Grant, HoldRecord, LockState, matching
 from leaselock._core.effects import Signal, Wait
 from leaselock.errors import NotApplied, OutcomeUnknown
 
@@ -132,7 +131,7 @@ class SingleBackend(SessionBackend):
             return await self._inspect([name], until)
         _, nodes = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
         names = [text for node in names_of(nodes) if (text := decoded(node)) is not None]
-        wanted = sorted(text for text in names if fnmatch.fnmatchcase(text, pattern))
+        wanted = matching(names, pattern)
         return [state for state in await self._inspect(wanted, until) if state.held]
 
     async def _inspect(self, names: Sequence[str], until: float) -> list[LockState]:
