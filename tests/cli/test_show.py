@@ -57,7 +57,7 @@ def test_json_fields(shell: Shell) -> None:
     for person, process in ((lock["holder"], job.wrapper), (lock["waiters"][0], waiter)):
         known = (
             "host pid thread label since since_utc token remaining detached cooling_down version"
-            " mode permits gone"
+            " mode permits slots gone"
         )
         assert set(person) == set(known.split())
         assert person["version"] == leaselock.__version__
