@@ -1,6 +1,6 @@
 """A model of the tables of protocol "lease", and of what each statement does to them.
 
-Each method `do_…` is the statement of that name in `statements/postgres/lease.sql`.
+Each method `do_…` is the statement of that name in `_backends/sql/statements`.
 """
 
 from __future__ import annotations

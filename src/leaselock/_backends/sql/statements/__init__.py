@@ -1,8 +1,9 @@
 """Scripts of SQL statements: how they are written, sent and answered.
 
-The statements are in the files of this folder, each under a name. A script is a tuple of names,
-with the values of their parameters. It is sent in one piece and answered in one, so it takes one
-round trip, however many statements it has.
+The statements are in the files of this folder, each under a name: in `shared.sql` those that the
+dialects have in common but for `MACROS`, the others in a folder for each dialect. A script is a
+tuple of names, with the values of their parameters. It is sent in one piece and answered in one, so
+it takes one round trip, however many statements it has.
 
 Parameter values are written into the text by the functions here, and by nothing else. They are
 numbers or texts. A text becomes a literal that means the same under every session setting.
@@ -38,6 +39,21 @@ NUMBERS = frozenset(
 # Statements after "begin snapshot". They are not prepared: PostgreSQL refuses another isolation
 # level after a PREPARE in the same message.
 IN_SNAPSHOT = frozenset(("one", "one holds", "queue"))
+# What stands in braces in a statement: the server's clock in microseconds of UTC, which neither
+# stands still during a transaction nor moves with a time zone; the first column of leaselock_fact;
+# and what makes a renewal a change, for MySQL counts changed rows, not matching rows.
+MACROS = {
+    "postgres": {
+        "{now}": "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+        "{fact}": "key",
+        "{change}": "",
+    },
+    "mysql": {
+        "{now}": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+        "{fact}": "fact",
+        "{change}": "1 + ",
+    },
+}
 _HERE = os.path.dirname(__file__)
 # Neither the second colon of a cast nor ":=".
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
@@ -156,18 +172,20 @@ def _hexadecimal(text: str) -> str:
     return f"X'{text.encode('utf-8', 'surrogateescape').hex()}'"
 
 
-def _file(dialect: str, file: str) -> list[str]:
-    path = os.path.join(_HERE, dialect, file)
-    with open(path, encoding="utf-8") as source:
+def _blocks(*file: str) -> list[str]:
+    with open(os.path.join(_HERE, *file), encoding="utf-8") as source:
         return [block for block in source.read().split("\n\n") if block.strip()]
 
 
-def _named(blocks: list[str]) -> dict[str, str]:
+def _named(dialect: str) -> dict[str, str]:
     """Statements by the name in their first line, without comments."""
+    files = (("shared.sql",), (dialect, "lease.sql"), (dialect, "session.sql"))
     named = {}
-    for block in blocks:
+    for block in (block for file in files for block in _blocks(*file)):
         title, *lines = block.strip().splitlines()
         body = "\n".join(line for line in lines if not line.startswith("--"))
+        for macro, text in MACROS[dialect].items():
+            body = body.replace(macro, text)
         named[title.removeprefix("-- ")] = body
     return named
 
@@ -193,13 +211,13 @@ def _prepared(title: str, body: str) -> Prepared:
 @lru_cache(2)
 def dialect_of(name: str) -> Dialect:
     """The dialect of that name."""
-    statements = {**_named(_file(name, "lease.sql")), **_named(_file(name, "session.sql"))}
+    statements = _named(name)
     postgres = name == "postgres"
     return Dialect(
         name,
         statements,
         sizes={title: body.count(";") + 1 for title, body in statements.items()},
-        schema=tuple(block.strip().rstrip(";") for block in _file(name, "schema.sql")),
+        schema=tuple(block.strip().rstrip(";") for block in _blocks(name, "schema.sql")),
         quote=_escaped if postgres else _hexadecimal,
         contended=frozenset(("40001", "40P01", "55P03") if postgres else ("1213", "1205")),
         missing=frozenset(("42P01", "42703") if postgres else ("1146", "1054")),

@@ -21,37 +21,29 @@ ROLLBACK; SET SESSION wait_timeout = 3600
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION innodb_lock_wait_timeout = 3;
 SET SESSION wait_timeout = 3600; SELECT CONNECTION_ID()
 
--- fact
-SELECT value FROM leaselock_fact WHERE fact = :fact
-
 -- acquire free
 -- Fast path: acquires a free lock without waiters and tombstones in one statement.
 UPDATE leaselock_lock SET token = LAST_INSERT_ID(GREATEST(token + 1,
-        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
+        {now})),
     id = :id, client = :client, lifetime = 'either', metadata = :metadata, step = 0, offered = 0,
-    expires = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease,
-    since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+    expires = {now} + :lease,
+    since = {now}
 WHERE name = :name AND id IS NULL AND pending = 0
 
 -- confirm
 -- Fast path: extends a hand-off to the whole lease, if the claim holds and has not expired.
 UPDATE leaselock_lock SET token = LAST_INSERT_ID(token), offered = 0, expires = 1 + GREATEST(expires,
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease)
+    {now} + :lease)
 WHERE name = :name AND id = :id
-  AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-
--- release uncontended
--- Fast path: releases a lock without waiters and tombstones.
-UPDATE leaselock_lock SET id = NULL, free_from = NULL
-WHERE name = :name AND id = :id AND pending = 0
+  AND expires > {now}
 
 -- renew
 -- A hold that has ended is not renewed.
 -- The extra microsecond makes it a change: the server counts changed rows, not matching rows.
 UPDATE leaselock_lock SET offered = 0, expires = 1 + GREATEST(expires,
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease)
+    {now} + :lease)
 WHERE name = :name AND id = :id
-  AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+  AND expires > {now}
 
 -- create lock
 -- Creates the row of a name, so that it can be locked.
@@ -60,28 +52,8 @@ WHERE name = :name AND id = :id
 INSERT IGNORE INTO leaselock_lock (name, token, since)
 SELECT :name, GREATEST(CAST(value AS SIGNED),
     COALESCE((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)),
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+    {now}
 FROM leaselock_fact WHERE fact = 'floor'
-
--- lock
-SELECT token, pending, id, client, lifetime, expires, metadata, since, free_from, step, offered,
-    permits, doubt
-FROM leaselock_lock WHERE name = :name FOR UPDATE
-
--- expire waiters
-DELETE FROM leaselock_waiter WHERE name = :name
-  AND expires <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-
--- expire tombstones
-DELETE FROM leaselock_tombstone WHERE name = :name
-  AND expires <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-
--- now
-SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-
--- tombstone
--- The tombstone of the claim :id, and all watchers.
-SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE 'watch%')
 
 -- waiters
 -- The head of the queue, up to the exclusive waiter behind :exclusives others and at most :most waiters, its tail, the neighbours of the waiter :id, and
@@ -104,31 +76,6 @@ FROM (
      ORDER BY ticket LIMIT 2)
 ) q STRAIGHT_JOIN leaselock_waiter w ON w.name = :name AND w.ticket = q.ticket
 
--- update lock
-UPDATE leaselock_lock SET token = :token, pending = :pending, id = :id, client = :client,
-    lifetime = :lifetime, expires = :expires, metadata = :metadata, since = :since,
-    free_from = :free_from, step = :step, offered = :offered, permits = :permits, doubt = :doubt
-WHERE name = :name
-
--- holds
--- The holds that are not exclusive.
-SELECT id, client, lifetime, token, expires, metadata, since, mode, permits, step, offered
-FROM leaselock_hold WHERE name = :name ORDER BY token
-
--- all holds
-SELECT h.name, h.id, h.client, h.lifetime, h.token, h.expires, h.metadata, h.since, h.mode, h.permits,
-    h.step, h.offered, l.permits
-FROM leaselock_hold h JOIN leaselock_lock l ON l.name = h.name
-WHERE h.expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-ORDER BY h.name, h.token
-
--- one holds
-SELECT h.name, h.id, h.client, h.lifetime, h.token, h.expires, h.metadata, h.since, h.mode, h.permits,
-    h.step, h.offered, l.permits
-FROM leaselock_hold h JOIN leaselock_lock l ON l.name = h.name
-WHERE h.name = :name AND h.expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-ORDER BY h.name, h.token
-
 -- put hold
 INSERT INTO leaselock_hold (name, id, client, lifetime, token, expires, metadata, since, mode, permits,
     step, offered)
@@ -136,14 +83,6 @@ VALUES (:name, :id, :client, :lifetime, :token, :expires, :metadata, :since, :mo
     :offered)
 ON DUPLICATE KEY UPDATE lifetime = VALUES(lifetime), token = VALUES(token), expires = VALUES(expires),
     mode = VALUES(mode), step = VALUES(step), offered = VALUES(offered), metadata = VALUES(metadata)
-
--- remove hold
-DELETE FROM leaselock_hold WHERE name = :name AND id = :id
-
--- renew hold
-UPDATE leaselock_hold SET offered = 0, expires = 1 + GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease)
-WHERE name = :name AND id = :id
-  AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- enqueue
 INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key,
@@ -154,12 +93,6 @@ VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, :poll
 -- refresh waiter
 UPDATE leaselock_waiter SET expires = :expires, polls = :polls, liveness_key = :liveness_key
 WHERE name = :name AND id = :id
-
--- touch waiter
-UPDATE leaselock_waiter SET expires = :expires WHERE name = :name AND id = :id
-
--- dequeue
-DELETE FROM leaselock_waiter WHERE name = :name AND id = :id
 
 -- add tombstone
 INSERT INTO leaselock_tombstone (name, id, expires) VALUES (:name, :id, :expires)
@@ -183,33 +116,6 @@ KILL QUERY :number
 -- sleep
 -- Looks and sleeps in one statement: an interrupt between two statements would have no effect.
 SELECT SLEEP(IF(EXISTS(SELECT 1 FROM leaselock_wake WHERE client = :client), 0, :millis / 1000))
-
--- wakeups
--- Wake-ups stored for a client that polls.
-SELECT id FROM leaselock_wake WHERE client = :client
-
--- delete wakeup
-DELETE FROM leaselock_wake WHERE client = :client AND id = :id
-
--- one
-SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
-WHERE name = :name AND id IS NOT NULL
-  AND (expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) OR expires IS NULL)
-
--- all
-SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
-WHERE id IS NOT NULL
-  AND (expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) OR expires IS NULL)
-
--- queue
-SELECT name, id, client, lease, metadata, since, mode, permits FROM leaselock_waiter
-WHERE name = :name AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-ORDER BY ticket
-
--- queues
-SELECT name, id, client, lease, metadata, since, mode, permits FROM leaselock_waiter
-WHERE expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-ORDER BY name, ticket
 
 -- begin setup
 -- Serializes concurrent setups.
@@ -237,12 +143,6 @@ DELETE FROM leaselock_lock WHERE name > :after AND name <= :last
 UPDATE leaselock_lock SET id = NULL, free_from = NULL WHERE name > :after AND name <= :last
   AND pending = 0 AND id IS NOT NULL AND expires < :now
 
--- unused rows
-SELECT r.name FROM leaselock_row r LEFT JOIN leaselock_lock l ON l.name = r.name
-WHERE r.name > :after AND COALESCE(l.since, 0) < :before
-  AND r.name NOT IN (SELECT name FROM leaselock_session)
-ORDER BY r.name LIMIT :most
-
 -- collect row
 -- A locked row makes this fail by timeout.
 DELETE FROM leaselock_row WHERE name = :name
@@ -253,20 +153,8 @@ DELETE FROM leaselock_wake WHERE expires < :now LIMIT :most
 -- collect sessions
 DELETE FROM leaselock_session WHERE since < :recent AND IS_USED_LOCK(liveness_key) IS NULL LIMIT :most
 
--- ended names
--- Names with expired waiters, tombstones or holds that one statement cannot remove.
-SELECT name FROM (
-    SELECT name FROM leaselock_waiter WHERE expires < :now
-    UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
-    UNION SELECT name FROM leaselock_hold WHERE expires < :now
-    UNION SELECT name FROM leaselock_lock WHERE pending > 0 AND id IS NOT NULL AND expires < :now
-) e WHERE name > :after ORDER BY name LIMIT :most
-
 -- end setup
 SELECT RELEASE_LOCK('leaselock setup')
-
--- raw
-:text
 
 -- settings
 SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'wsrep_on', 'wait_timeout',

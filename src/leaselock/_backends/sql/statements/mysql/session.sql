@@ -9,17 +9,17 @@ SET SESSION wait_timeout = :silence; SET SESSION innodb_lock_wait_timeout = 1
 DO GET_LOCK(:key, 0);
 DO IF(IS_USED_LOCK(:key) = CONNECTION_ID(), GET_LOCK(:liveness_key, 0), 0);
 INSERT INTO leaselock_lock (name, token, since)
-SELECT :name, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+SELECT :name, LAST_INSERT_ID(GREATEST({now},
     1 + (SELECT CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor'),
     1 + COALESCE((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0))),
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+    {now}
 FROM DUAL WHERE IS_USED_LOCK(:key) = CONNECTION_ID()
 ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(GREATEST(token + 1, VALUES(token))),
     since = VALUES(since);
 INSERT INTO leaselock_session
     (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
 SELECT :session, :protocol, :name, :id, :client, LAST_INSERT_ID(), :backend, :liveness_key, :metadata,
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), :mode
+    {now}, :mode
 FROM DUAL WHERE IS_USED_LOCK(:key) = CONNECTION_ID()
 ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
     id = VALUES(id), client = VALUES(client), token = VALUES(token),
@@ -30,14 +30,14 @@ SELECT LAST_INSERT_ID() FROM DUAL WHERE IS_USED_LOCK(:key) = CONNECTION_ID()
 -- advisory reacquire
 -- The same if the name and the session have rows already: two statements instead of five.
 UPDATE leaselock_lock SET token = LAST_INSERT_ID(GREATEST(token + 1,
-        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
-    since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+        {now})),
+    since = {now}
 WHERE name = :name AND GET_LOCK(:key, 0) = 1
 
 -- advisory update session
 UPDATE leaselock_session SET protocol = :protocol, name = :name, id = :id, client = :client,
     token = LAST_INSERT_ID(), liveness_key = :liveness_key, metadata = :metadata, mode = :mode,
-    since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+    since = {now}
 WHERE session = :session AND IS_USED_LOCK(:key) = CONNECTION_ID() AND GET_LOCK(:liveness_key, 0) = 1
 
 -- advisory wait
@@ -52,9 +52,6 @@ DO GET_LOCK(:liveness_key, 0)
 
 -- begin transaction
 START TRANSACTION
-
--- commit transaction
-COMMIT
 
 -- row try
 SELECT name FROM leaselock_row WHERE name = :name AND GET_LOCK(:liveness_key, 0) = 1 FOR UPDATE SKIP LOCKED
@@ -73,9 +70,6 @@ START TRANSACTION; DO GET_LOCK(:liveness_key, 0); SELECT name FROM leaselock_row
 -- row release
 ROLLBACK; DO RELEASE_ALL_LOCKS()
 
--- roll back
-ROLLBACK
-
 -- row exists
 SELECT COUNT(*) FROM leaselock_row WHERE name = :name
 
@@ -86,15 +80,15 @@ INSERT IGNORE INTO leaselock_row (name) VALUES (:name)
 -- Runs on another connection, so that the token is committed whatever becomes of the hold. It checks
 -- that the holding session is alive while the counter is locked, so tokens rise in grant order.
 INSERT INTO leaselock_lock (name, token, since)
-VALUES (:name, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+VALUES (:name, LAST_INSERT_ID(GREATEST({now},
     1 + (SELECT CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor'),
-    1 + COALESCE((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0))), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+    1 + COALESCE((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0))), {now})
 ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(GREATEST(token + 1, VALUES(token))),
     since = VALUES(since);
 INSERT INTO leaselock_session
     (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
 VALUES (:session, :protocol, :name, :id, :client, LAST_INSERT_ID(), :backend, :liveness_key, :metadata,
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), :mode)
+    {now}, :mode)
 ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
     id = VALUES(id), client = VALUES(client), token = VALUES(token),
     backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since),
@@ -105,14 +99,14 @@ SELECT LAST_INSERT_ID(), IS_USED_LOCK(:liveness_key) = :backend
 -- The same if the name and the session have rows already. No transaction is needed: a session that
 -- is alive afterwards held the lock when the token was drawn.
 UPDATE leaselock_lock SET token = LAST_INSERT_ID(GREATEST(token + 1,
-        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
-    since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+        {now})),
+    since = {now}
 WHERE name = :name
 
 -- row update session
 UPDATE leaselock_session SET protocol = :protocol, name = :name, id = :id, client = :client,
     token = LAST_INSERT_ID(), liveness_key = :liveness_key, metadata = :metadata, mode = :mode,
-    since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+    since = {now}
 WHERE session = :session AND IS_USED_LOCK(:liveness_key) = :backend
 
 -- record waiter
@@ -125,9 +119,6 @@ ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
     backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since),
     mode = VALUES(mode);
 SELECT GET_LOCK(:liveness_key, 0)
-
--- ping
-SELECT 1
 
 -- sessions
 SELECT name, id, client, token, backend, metadata, since, mode FROM leaselock_session

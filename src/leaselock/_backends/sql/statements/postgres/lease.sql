@@ -25,9 +25,6 @@ SELECT pg_backend_pid()::bigint
 -- For all transactions of this session: each statement sees what is committed when it starts.
 SET default_transaction_isolation TO 'read committed'
 
--- fact
-SELECT value FROM leaselock_fact WHERE key = :fact
-
 -- acquire free
 -- Fast path: acquires a free lock without waiters and tombstones in one statement. If its row is
 -- deleted meanwhile, the token is still greater than the last one: the row is read when the floor is.
@@ -35,7 +32,7 @@ INSERT INTO leaselock_lock AS l (name, token, id, client, lifetime, expires, met
 SELECT :name, greatest(f.value::bigint + 1, n.micros,
            1 + coalesce((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)), :id, :client, 'either',
        n.micros + :lease, :metadata, n.micros
-FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros) n,
+FROM (SELECT {now} AS micros) n,
      leaselock_fact f WHERE f.key = 'floor'
 ON CONFLICT (name) DO UPDATE SET
     token = greatest(l.token + 1, excluded.token), id = excluded.id,
@@ -47,50 +44,25 @@ RETURNING l.token
 -- confirm
 -- Fast path: extends a hand-off to the whole lease, if the claim holds and has not expired.
 UPDATE leaselock_lock SET offered = 0, expires = greatest(expires,
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
+    {now} + :lease)
 WHERE name = :name AND id = :id
-  AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  AND expires > {now}
 RETURNING token
-
--- release uncontended
--- Fast path: releases a lock without waiters and tombstones.
-UPDATE leaselock_lock SET id = NULL, free_from = NULL
-WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
 -- A hold that has ended is not renewed, and one whose row is locked is left out.
 UPDATE leaselock_lock SET offered = 0, expires = greatest(expires,
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
+    {now} + :lease)
 WHERE name = (SELECT name FROM leaselock_lock WHERE name = :name AND id = :id FOR UPDATE SKIP LOCKED)
-  AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  AND expires > {now}
 
 -- create lock
 -- Creates the row of a name, so that it can be locked.
 INSERT INTO leaselock_lock (name, token, since)
 SELECT :name, greatest(value::bigint, (SELECT k.token FROM leaselock_lock k WHERE k.name = :name)),
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+    {now}
 FROM leaselock_fact WHERE key = 'floor'
 ON CONFLICT (name) DO NOTHING
-
--- lock
-SELECT token, pending, id, client, lifetime, expires, metadata, since, free_from, step, offered,
-    permits, doubt
-FROM leaselock_lock WHERE name = :name FOR UPDATE
-
--- expire waiters
-DELETE FROM leaselock_waiter WHERE name = :name
-  AND expires <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-
--- expire tombstones
-DELETE FROM leaselock_tombstone WHERE name = :name
-  AND expires <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-
--- now
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-
--- tombstone
--- The tombstone of the claim :id, and all watchers.
-SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE 'watch%')
 
 -- waiters
 -- The head of the queue, up to the exclusive waiter behind :exclusives others and at most :most waiters, its tail, the neighbours of the waiter :id, and
@@ -113,31 +85,6 @@ FROM (
      ORDER BY ticket LIMIT 2)
 ) q
 
--- update lock
-UPDATE leaselock_lock SET token = :token, pending = :pending, id = :id, client = :client,
-    lifetime = :lifetime, expires = :expires, metadata = :metadata, since = :since,
-    free_from = :free_from, step = :step, offered = :offered, permits = :permits, doubt = :doubt
-WHERE name = :name
-
--- holds
--- The holds that are not exclusive.
-SELECT id, client, lifetime, token, expires, metadata, since, mode, permits, step, offered
-FROM leaselock_hold WHERE name = :name ORDER BY token
-
--- all holds
-SELECT h.name, h.id, h.client, h.lifetime, h.token, h.expires, h.metadata, h.since, h.mode, h.permits,
-    h.step, h.offered, l.permits
-FROM leaselock_hold h JOIN leaselock_lock l ON l.name = h.name
-WHERE h.expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-ORDER BY h.name, h.token
-
--- one holds
-SELECT h.name, h.id, h.client, h.lifetime, h.token, h.expires, h.metadata, h.since, h.mode, h.permits,
-    h.step, h.offered, l.permits
-FROM leaselock_hold h JOIN leaselock_lock l ON l.name = h.name
-WHERE h.name = :name AND h.expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-ORDER BY h.name, h.token
-
 -- put hold
 INSERT INTO leaselock_hold (name, id, client, lifetime, token, expires, metadata, since, mode, permits,
     step, offered)
@@ -146,14 +93,6 @@ VALUES (:name, :id, :client, :lifetime, :token, :expires, :metadata, :since, :mo
 ON CONFLICT (name, id) DO UPDATE SET lifetime = excluded.lifetime, token = excluded.token,
     expires = excluded.expires, mode = excluded.mode, step = excluded.step,
     offered = excluded.offered, metadata = excluded.metadata
-
--- remove hold
-DELETE FROM leaselock_hold WHERE name = :name AND id = :id
-
--- renew hold
-UPDATE leaselock_hold SET offered = 0, expires = greatest(expires, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
-WHERE name = :name AND id = :id
-  AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- enqueue
 INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key,
@@ -164,12 +103,6 @@ VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, :poll
 -- refresh waiter
 UPDATE leaselock_waiter SET expires = :expires, polls = (:polls = 1), liveness_key = :liveness_key
 WHERE name = :name AND id = :id
-
--- touch waiter
-UPDATE leaselock_waiter SET expires = :expires WHERE name = :name AND id = :id
-
--- dequeue
-DELETE FROM leaselock_waiter WHERE name = :name AND id = :id
 
 -- add tombstone
 INSERT INTO leaselock_tombstone (name, id, expires) VALUES (:name, :id, :expires)
@@ -185,33 +118,6 @@ SELECT pg_notify(:channel, :id)
 -- store wakeup
 INSERT INTO leaselock_wake (client, id, expires) VALUES (:client, :id, :expires)
 ON CONFLICT (client, id) DO NOTHING
-
--- wakeups
--- Wake-ups stored for a client that polls.
-SELECT id FROM leaselock_wake WHERE client = :client
-
--- delete wakeup
-DELETE FROM leaselock_wake WHERE client = :client AND id = :id
-
--- one
-SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
-WHERE name = :name AND id IS NOT NULL
-  AND (expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint OR expires IS NULL)
-
--- all
-SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
-WHERE id IS NOT NULL
-  AND (expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint OR expires IS NULL)
-
--- queue
-SELECT name, id, client, lease, metadata, since, mode, permits FROM leaselock_waiter
-WHERE name = :name AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-ORDER BY ticket
-
--- queues
-SELECT name, id, client, lease, metadata, since, mode, permits FROM leaselock_waiter
-WHERE expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-ORDER BY name, ticket
 
 -- begin setup
 -- Serializes concurrent setups.
@@ -242,12 +148,6 @@ UPDATE leaselock_lock SET id = NULL, free_from = NULL WHERE name IN (
       AND pending = 0 AND id IS NOT NULL AND expires < :now
     FOR UPDATE SKIP LOCKED)
 
--- unused rows
-SELECT r.name FROM leaselock_row r LEFT JOIN leaselock_lock l ON l.name = r.name
-WHERE r.name > :after AND coalesce(l.since, 0) < :before
-  AND r.name NOT IN (SELECT name FROM leaselock_session)
-ORDER BY r.name LIMIT :most
-
 -- collect row
 -- Skips rows that are locked.
 DELETE FROM leaselock_row WHERE name IN (
@@ -265,20 +165,8 @@ DELETE FROM leaselock_session WHERE session IN (
     LIMIT :most)
   AND since < :recent
 
--- ended names
--- Names with expired waiters, tombstones or holds that one statement cannot remove.
-SELECT name FROM (
-    SELECT name FROM leaselock_waiter WHERE expires < :now
-    UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
-    UNION SELECT name FROM leaselock_hold WHERE expires < :now
-    UNION SELECT name FROM leaselock_lock WHERE pending > 0 AND id IS NOT NULL AND expires < :now
-) e WHERE name > :after ORDER BY name LIMIT :most
-
 -- end setup
 COMMIT
-
--- raw
-:text
 
 -- settings
 SELECT name, setting FROM pg_settings WHERE name IN ('server_version_num', 'synchronous_commit',

@@ -21,7 +21,7 @@ counted AS (
     SELECT :name, greatest(f.value::bigint + 1, n.micros,
         1 + coalesce((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)), n.micros
     FROM got, leaselock_fact f,
-         (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros) n
+         (SELECT {now} AS micros) n
     WHERE got.yes AND f.key = 'floor'
     ON CONFLICT (name) DO UPDATE SET
         token = greatest(l.token + 1, excluded.token), since = excluded.since
@@ -61,9 +61,6 @@ SELECT pg_try_advisory_lock(:liveness_key)
 -- begin transaction
 BEGIN ISOLATION LEVEL READ COMMITTED
 
--- commit transaction
-COMMIT
-
 -- row try
 SELECT name, pg_try_advisory_lock(:liveness_key) FROM leaselock_row WHERE name = :name
 FOR UPDATE SKIP LOCKED
@@ -83,9 +80,6 @@ SELECT name FROM leaselock_row WHERE name = :name FOR SHARE
 -- row release
 ROLLBACK; SELECT pg_advisory_unlock_all()
 
--- roll back
-ROLLBACK
-
 -- row exists
 SELECT count(*) FROM leaselock_row WHERE name = :name
 
@@ -100,7 +94,7 @@ WITH counted AS (
     SELECT :name, greatest(f.value::bigint + 1, n.micros,
         1 + coalesce((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)), n.micros
     FROM leaselock_fact f,
-         (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros) n
+         (SELECT {now} AS micros) n
     WHERE f.key = 'floor'
     ON CONFLICT (name) DO UPDATE SET
         token = greatest(l.token + 1, excluded.token), since = excluded.since
@@ -127,9 +121,6 @@ ON CONFLICT (session) DO UPDATE SET
     liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since,
     mode = excluded.mode;
 SELECT pg_try_advisory_lock(:liveness_key)
-
--- ping
-SELECT 1
 
 -- sessions
 SELECT s.name, s.id, s.client, s.token, s.backend, s.metadata, s.since, s.mode
