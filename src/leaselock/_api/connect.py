@@ -48,11 +48,15 @@ OneStore: TypeAlias = str | os.PathLike[str] | RedisClient | ZooKeeperClient | S
 Store: TypeAlias = OneStore | Sequence[OneStore] | None
 
 
+def _user_id() -> str:
+    return f" (uid {os.getuid()})" if hasattr(os, "getuid") else ""
+
+
 def default_file() -> Finding:
     """What `doctor` says of the file that is used where no store is named."""
     return Finding(
         "ok",
-        f"no store was named: this is the default file of this user (uid {os.getuid()}), and other "
+        f"no store was named: this is the default file of this user{_user_id()}, and other "
         "users have their own",
         f"to share locks with them, name one store for all in {VARIABLE}",
     )

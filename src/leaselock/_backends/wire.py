@@ -19,12 +19,12 @@ are called under the monitor of the driver.
 from __future__ import annotations
 
 import math
-import select
 import socket
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from leaselock._backends.readiness import POLLIN, POLLOUT, new_poller
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 READ, WRITE = 1, 2
 LONGEST_WAIT = 3600.0
-EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
+EVENTS = {READ: POLLIN, WRITE: POLLOUT, READ | WRITE: POLLIN | POLLOUT}
 
 CLOSED = "the connection was closed"
 
@@ -89,7 +89,7 @@ class Wire(Protocol):
 
     def _poll_for(self, events: int, seconds: float) -> list[tuple[int, int]]:
         if self.poll is None:
-            self.poll = select.poll()
+            self.poll = new_poller()
         if events != self.polled:
             self.poll.register(self.fileno(), EVENTS[events])
             self.polled = events
@@ -155,9 +155,9 @@ class ThreadWire(Wire):
         """Wait for the socket. Returns what it is ready for, 0 when the time is up."""
         while True:
             for _, happened in self._poll_for(events, self.left(until)):
-                writable = WRITE if happened & select.POLLOUT else 0
+                writable = WRITE if happened & POLLOUT else 0
                 # An error or the end of the connection shows when it is read.
-                return writable | (READ if happened & ~select.POLLOUT else 0)
+                return writable | (READ if happened & ~POLLOUT else 0)
             if self.now() >= until:
                 return 0
 

@@ -7,7 +7,6 @@ waits: other threads do not exist in the child, and locks that they held stay lo
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import signal
 import sys
@@ -20,6 +19,9 @@ from leaselock._cli.exit_codes import CannotRun, Usage
 from leaselock._cli.output import say
 from leaselock._cli.several import names_of
 from leaselock._cli.store import EMBEDDED, OUTER_URL, URL, URL_FILE
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

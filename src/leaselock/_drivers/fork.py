@@ -35,4 +35,5 @@ def forked_message() -> str:
     return f"it stayed with process {os.getppid()}, which forked this one"
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # pragma: no branch: Windows has no fork
+    os.register_at_fork(after_in_child=_after_fork_in_child)

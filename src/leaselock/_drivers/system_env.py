@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from leaselock._core.effects import Process
 
 # Linux's boot clock counts suspend, which the monotonic clock does not (hazard B4).
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
 
 # The longest timeout of one wait for a lock or a selector. Longer waits are made of several.
 LONGEST_WAIT = 3600.0
 
 # Seconds on the clock of all deadlines. It is read several times with each acquire, so there is no
 # Python function in between.
-now = partial(time.clock_gettime, _CLOCK)
+now = partial(time.clock_gettime, _CLOCK) if hasattr(time, "clock_gettime") else time.monotonic
 
 
 def time_left(until: float) -> float:

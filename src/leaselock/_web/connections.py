@@ -6,14 +6,17 @@ connections that send half a request, or that do not read the response.
 
 from __future__ import annotations
 
-import resource
 import socket
 import struct
+import sys
 from typing import TYPE_CHECKING, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from leaselock._web.sparse_log import SparseLog
+
+if sys.platform != "win32":
+    import resource
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,6 +41,8 @@ crowded = SparseLog()
 
 def most_connections() -> int:
     """How many connections may be open: fewer than the process may have descriptors."""
+    if sys.platform == "win32":
+        return MOST_CONNECTIONS
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return MOST_CONNECTIONS

@@ -8,7 +8,6 @@ went wrong is closed, because a reply that was not read would be taken for the n
 from __future__ import annotations
 
 import math
-import select
 import socket
 import struct
 import sys
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import library
 from leaselock._backends.addresses import time_per_address
+from leaselock._backends.readiness import POLLIN, new_poller
 from leaselock._backends.redis.codec import (
     CHANGED,
     ENDED,
@@ -146,8 +146,8 @@ class BlockingConnection:
         if self.kernel_keeps_time:
             self.sock.settimeout(None)
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval(KERNEL_LIMIT))
-            self.poll = select.poll()
-            self.poll.register(self.sock, select.POLLIN)
+            self.poll = new_poller()
+            self.poll.register(self.sock, POLLIN)
         self.open = True
         self._check_layout(until)
 

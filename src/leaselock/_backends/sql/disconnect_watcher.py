@@ -13,6 +13,7 @@ import select
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends import wire
+from leaselock._backends.readiness import POLLIN, new_poller
 from leaselock._backends.wire import READ, TaskWire, ThreadWire
 from leaselock._core.effects import Request
 
@@ -36,8 +37,8 @@ class PipeOnly:
 
     def __init__(self, pipe: int) -> None:
         self.pipe = pipe
-        self.waiting = select.poll()
-        self.waiting.register(pipe, select.POLLIN)
+        self.waiting = new_poller()
+        self.waiting.register(pipe, POLLIN)
 
     def register(self, descriptor: int, events: int) -> None:
         """Other descriptors are not watched."""

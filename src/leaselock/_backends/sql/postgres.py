@@ -7,12 +7,12 @@ trip, and works through proxies that would lose prepared statements.
 from __future__ import annotations
 
 import os
-import select
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import library
+from leaselock._backends.readiness import POLLIN, POLLOUT, new_poller
 from leaselock._backends.sql.connection import DatabaseProtocol, Tls
 from leaselock._backends.sql.statements import MALFORMED, Result, SqlError
 from leaselock._backends.sql.url import OPTIONS
@@ -128,7 +128,7 @@ class Postgres(DatabaseProtocol):
             # libpq requires to wait until the socket is writable before the first poll.
             state = status.WRITING
             while conn.status != self.pq.ConnStatus.BAD:
-                wanted = select.POLLIN if state == status.READING else select.POLLOUT
+                wanted = POLLIN if state == status.READING else POLLOUT
                 if not _poll(conn.socket, wanted, until - self.now()):
                     raise self._unreachable()
                 state = conn.connect_poll()
@@ -324,6 +324,6 @@ def one_line(message: bytes | str) -> str:
 
 def _poll(descriptor: int, wanted: int, seconds: float) -> bool:
     """Whether the descriptor is ready in time."""
-    poll = select.poll()
+    poll = new_poller()
     poll.register(descriptor, wanted)
     return bool(poll.poll(min(LONGEST_WAIT, max(0.0, seconds)) * 1000))

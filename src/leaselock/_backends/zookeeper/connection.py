@@ -19,13 +19,13 @@ import errno
 import logging
 import math
 import os
-import select
 import socket
 import threading
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leaselock._backends import library
+from leaselock._backends.readiness import POLLIN, POLLOUT, new_poller
 from leaselock._backends.zookeeper.layout_marker import LayoutMarker
 from leaselock._backends.zookeeper.requests import (
     CHILDREN,
@@ -110,16 +110,16 @@ def poll(
     kazoo calls it five times per request. Its own version creates an epoll object each time, which
     was half of the client's CPU time.
     """
-    poller = select.poll()
+    poller = new_poller()
     try:
         for one in {*readers, *writers}:
-            events = select.POLLIN * (one in readers) | select.POLLOUT * (one in writers)
+            events = POLLIN * (one in readers) | POLLOUT * (one in writers)
             poller.register(one, events)
     except ValueError as error:
         raise OSError(errno.EBADF, str(error)) from error  # closed by another thread
     ready = dict(poller.poll(None if timeout is None else math.ceil(timeout * 1000)))
-    found = [one for one in readers if ready.get(one.fileno(), 0) & ~select.POLLOUT]
-    return found, [one for one in writers if ready.get(one.fileno(), 0) & ~select.POLLIN], []
+    found = [one for one in readers if ready.get(one.fileno(), 0) & ~POLLOUT]
+    return found, [one for one in writers if ready.get(one.fileno(), 0) & ~POLLIN], []
 
 
 def _handler(connection: Connection) -> Any:
