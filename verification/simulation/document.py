@@ -30,6 +30,7 @@ from verification.simulation.world import EPOCH, Faults, Machine, World
 
 from leaselock._backends.document.adapter import (
     Changed,
+    Changes,
     Conflict,
     Delete,
     Found,
@@ -170,6 +171,7 @@ class Listening:
     ) -> None:
         """Wait for changes."""
         world, request = self.world, call.request
+        assert isinstance(request, Changes)
         done = found = False
 
         def end(answer: object) -> None:
@@ -187,7 +189,7 @@ class Listening:
 
         def look() -> None:
             nonlocal found
-            changes = self._changes(request.versions)
+            changes = self._changes(dict(request.versions))
             if changes and not (found or done):
                 found = True
                 answer = self._perhaps_lost(changes)

@@ -581,7 +581,7 @@ class AsyncLock:
     # asyncio: no coroutine functions, whose caller would be another frame than that of the body.
 
     def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
-        return self._enter(id(sys._getframe(1)))
+        return self._entered(self._driver.run(self._mutex.enter(id(sys._getframe(1)))))
 
     def __aexit__(
         self,
@@ -591,8 +591,8 @@ class AsyncLock:
     ) -> Coroutine[Any, Any, None]:
         return self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
 
-    async def _enter(self, body_key: object) -> AsyncLease:
-        return AsyncLease(self._client, await self._driver.run(self._mutex.enter(body_key)))
+    async def _entered(self, handle: Awaitable[LeaseHandle]) -> AsyncLease:
+        return AsyncLease(self._client, await handle)
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""

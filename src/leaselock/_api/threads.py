@@ -577,7 +577,7 @@ class Lock:
         return Changes(self._client, self._mutex.watch())
 
     def __enter__(self) -> Lease:
-        return self._enter(id(sys._getframe(1)))
+        return self._entered(self._driver.run(self._mutex.enter(id(sys._getframe(1)))))
 
     def __exit__(
         self,
@@ -587,8 +587,8 @@ class Lock:
     ) -> None:
         return self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
 
-    def _enter(self, body_key: object) -> Lease:
-        return Lease(self._client, self._driver.run(self._mutex.enter(body_key)))
+    def _entered(self, handle: LeaseHandle) -> Lease:
+        return Lease(self._client, handle)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""

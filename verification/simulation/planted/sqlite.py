@@ -16,7 +16,7 @@ from leaselock._core.hold_registry import HoldRegistry
 from leaselock._core.lease_handle import LeaseHandle
 from leaselock._core.queue import Queue
 from leaselock._core.renewer import Renewer
-from leaselock.errors import OutcomeUnknown
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     import pytest
@@ -85,13 +85,16 @@ def last_come_first_served(patch: pytest.MonkeyPatch) -> None:
 def lost_reply_is_refusal(patch: pytest.MonkeyPatch) -> None:
     """A request without a reply counts as a refusal (hazard D1)."""
 
-    async def try_again(self: Acquisition, error: StoreError, send: object) -> Busy:
-        if not isinstance(error, OutcomeUnknown):
-            raise error
-        self.deadline = self.asked
-        return Busy(None, 1.0, ())
+    real = Acquisition.failed
 
-    patch.setattr(Acquisition, "try_again", try_again)
+    def failed(self: Acquisition, error: StoreError) -> None:
+        if not isinstance(error, OutcomeUnknown):
+            real(self, error)
+            return
+        self.placed = self.answered
+        raise NotApplied(str(error)) from error
+
+    patch.setattr(Acquisition, "failed", failed)
 
 
 @planted("sqlite")
