@@ -152,10 +152,7 @@ class Listener(Node):
     def _changes(self, request: Changes) -> list[Changed]:
         found = [(name, self.store.found(name)) for name in request.versions]
         return [
-            # Without its content, if it was deleted.
-            Changed(name, each if each.value else None)
-            for name, each in found
-            if each.version != request.versions[name]
+            Changed(name, each) for name, each in found if each.version != request.versions[name]
         ]
 
     def _wake(self) -> None:

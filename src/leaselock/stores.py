@@ -5,6 +5,18 @@ more often: a store names the versions of leaselock that it was tested with.
 """
 
 from leaselock._backends import Opened, StoreType
+from leaselock._backends.document.adapter import (
+    Changed,
+    Changes,
+    Conflict,
+    DocumentStore,
+    Found,
+    Page,
+    Stored,
+    Traits,
+)
+from leaselock._backends.document.store import COMMON_OPTIONS
+from leaselock._backends.document.store import opened as open_documents
 from leaselock._backends.url import StoreURL, decoded, parse
 from leaselock._core.backend import (
     ALL_MODES,
@@ -40,6 +52,7 @@ from leaselock._core.rules import LockRow, answer
 
 __all__ = [
     "ALL_MODES",
+    "COMMON_OPTIONS",
     "Acquire",
     "Backend",
     "BreakLock",
@@ -47,15 +60,20 @@ __all__ = [
     "Busy",
     "Call",
     "Capabilities",
+    "Changed",
+    "Changes",
     "Claim",
     "CollectGarbage",
     "Collected",
+    "Conflict",
     "Convert",
     "Converted",
     "Doctor",
+    "DocumentStore",
     "Entry",
     "EntryRow",
     "Finding",
+    "Found",
     "Grant",
     "HoldRecord",
     "Inspect",
@@ -65,6 +83,7 @@ __all__ = [
     "Node",
     "NodeQueue",
     "Opened",
+    "Page",
     "Queue",
     "Release",
     "Renew",
@@ -75,9 +94,12 @@ __all__ = [
     "Signal",
     "StoreType",
     "StoreURL",
+    "Stored",
+    "Traits",
     "Wait",
     "Watch",
     "answer",
     "decoded",
+    "open_documents",
     "parse",
 ]

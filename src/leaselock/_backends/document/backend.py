@@ -669,9 +669,10 @@ class DocumentBackend(Queue):
         await Wait(changed, until)
 
     def _report(self, change: Changed) -> None:
-        if change.found is not None:
+        if change.found is not None and change.found.value is not None:
             self._learn(change.name, change.found, None)
         else:
+            # Deleted, or what is there is not known.
             self._view(change.name).stale = True
             self.wake([claim_id for claim_id, of in self.claims.items() if of == change.name])
 

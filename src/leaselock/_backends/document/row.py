@@ -85,12 +85,16 @@ class DocumentRow(EntryRow):
     def _timed(self, held: Held) -> HoldRecord:
         record, beat, lasts, free, _ = held
         since = self._seen(record.id, beat)
-        free_from = 0.0
+        shown, free_from = self.terms.shown, 0.0
         if free is not None:
-            free_from = since + free * (1.0 + DRIFT) + MARGIN
+            free_from = since + (free if shown else free * (1.0 + DRIFT) + MARGIN)
             self.free_left[free_from] = since + free - self.now
-        own = self.terms.shown or record.client == self.client
-        expires = since + (lasts if own else lasts * (1.0 + DRIFT) + MARGIN)
+        if record.lifetime == "cooling":
+            expires = free_from
+        elif shown or record.client == self.client:
+            expires = since + lasts
+        else:
+            expires = since + lasts * (1.0 + DRIFT) + MARGIN
         return record._replace(expires=expires, free_from=free_from)
 
     # --- the result
@@ -121,6 +125,8 @@ class DocumentRow(EntryRow):
             left = self.free_left.get(hold.free_from, hold.free_from - self.now)
             free = max(round(left, DIGITS), 0.1**DIGITS)
         lasts = round(hold.expires - self.now, DIGITS)
+        if free is not None and hold.lifetime == "cooling":
+            lasts = free
         record = hold._replace(expires=0.0, free_from=0.0)
         self.held[hold.id] = Held(record, self.n, lasts, free, self.terms.stamp)
 
