@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LeaselockError(Exception):
-    """The base class of all exceptions that leaselock raises on purpose."""
+    """The base class of all errors but those about an argument: TypeError and ValueError."""
 
     __module__ = "leaselock"
 
