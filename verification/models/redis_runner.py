@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import hiredis
 
 from leaselock._backends.redis.clients import settings_of
-from leaselock._backends.redis.messages import Connect, Send
+from leaselock._backends.redis.messages import Connect, Connection, Send
 from leaselock._backends.redis.store import RedisStore
 from leaselock._core.effects import Call, Sleep, Spawn, Wait
 
@@ -19,20 +18,13 @@ if TYPE_CHECKING:
     from leaselock._backends.redis.messages import Address, Command
 
 
-class NoConnection:
+class NoConnection(Connection):
     """A connection that is always open and sends nothing."""
 
     SHARED = False
 
     def __init__(self, settings: Any, address: Address, now: Any, changed: Any) -> None:
-        self.address = address
-        self.users = 0
-        self.open = False
-        self.last_used = 0.0
-        self.generation: object = None
-        self.transactions: Any = None
-        self.refused: dict[str, Exception] = {}
-        self.pushes: deque[tuple[str, str | None]] = deque()
+        super().__init__(address, 0.0)
 
     def is_usable(self) -> bool:
         """Return whether the connection is open."""

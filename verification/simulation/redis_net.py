@@ -7,7 +7,6 @@ connected.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from verification.models.redis_data import ErrorReply
@@ -15,7 +14,7 @@ from verification.models.redis_runner import unpacked
 from verification.models.redis_server import Connection as ServerSide
 from verification.simulation.world import LONGEST_DELAY
 
-from leaselock._backends.redis.messages import Connect, Send, Unreachable
+from leaselock._backends.redis.messages import Connect, Connection, Send, Unreachable
 from leaselock._core.effects import FOREVER
 from leaselock.errors import NotApplied, OutcomeUnknown
 
@@ -110,7 +109,7 @@ class Request:
         self.reply = reply
 
 
-class SimulatedConnection:
+class SimulatedConnection(Connection):
     """A connection of a machine to a host, for threads or, if shared, for tasks."""
 
     def __init__(
@@ -119,18 +118,11 @@ class SimulatedConnection:
         address: Address,
         changed: Callable[[Any], None],
     ) -> None:
+        super().__init__(address, kind.net.world.time)
         self.net = kind.net
         self.machine = kind.machine
         self.shared = kind.SHARED
-        self.address = address
         self.changed = changed
-        self.users = 0
-        self.open = False
-        self.last_used = self.net.world.time
-        self.generation: object = None
-        self.transactions: Any = None
-        self.refused: dict[str, Exception] = {}
-        self.pushes: deque[tuple[str, str | None]] = deque()
         self.closed = False
         # Whether messages arrive, and when the last one in each direction arrives.
         self.whole = True

@@ -32,6 +32,7 @@ from leaselock._backends.redis.layout_marker import reading
 from leaselock._backends.redis.messages import (
     NONSENSE,
     NOT_SUBSCRIBED,
+    Connection,
     Listen,
     Send,
     Unreachable,
@@ -43,7 +44,7 @@ from leaselock.errors import NotApplied, OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leaselock._backends.redis.messages import Address, Connect, Connection, Subscription
+    from leaselock._backends.redis.messages import Address, Connect, Subscription
     from leaselock._backends.redis.settings import Settings
 
 READ_SIZE = 4096
@@ -61,15 +62,13 @@ SIMPLE = (int, list)
 CHECK_AFTER = 1.0
 
 
-class BlockingConnection:
+class BlockingConnection(Connection):
     """A connection that one thread uses at a time."""
 
     SHARED = False
     __slots__ = (
-        *("__weakref__", "address", "busy", "connecting", "generation", "kernel_keeps_time"),
-        *("last_used", "now", "open", "pending", "poll", "push_type", "pushes", "reader"),
-        *("refused",),
-        *("settings", "sock", "spoiled", "timeout", "transactions", "unsubscribed", "users"),
+        *("__weakref__", "busy", "connecting", "kernel_keeps_time", "now", "pending", "poll"),
+        *("push_type", "reader", "settings", "sock", "spoiled", "timeout", "unsubscribed"),
     )
 
     def __init__(
@@ -79,17 +78,10 @@ class BlockingConnection:
         now: Callable[[], float],
         changed: Callable[[Connection], None],
     ) -> None:
+        super().__init__(address, now())
         self.settings = settings
-        self.address = address
         self.now = now
-        self.users = 0
-        self.open = False
         self.busy = False
-        self.last_used = now()
-        self.generation: object = None
-        self.transactions: Any = None
-        self.refused: dict[str, Exception] = {}
-        self.pushes: deque[tuple[str, str | None]] = deque()
         # The subscriptions whose confirmations come before the next reply.
         self.pending: deque[Subscription] = deque()
         # An UNSUBSCRIBE was refused: messages of others would keep coming.

@@ -7,13 +7,14 @@ text above it (pool, redirects, retries, listening, the protocols) is written on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+import abc
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._core.effects import Request, Signal
 from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown, not_applied
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Sequence
 
     from leaselock._core.backend import Claim, ErrorReason
@@ -65,51 +66,56 @@ class Listen(NamedTuple("Listen", [("signal", Signal)]), Request[None]):
     __slots__ = ()
 
 
-class Connection(Protocol):
-    """One connection to one server. `call` waits; everything else is a step that never does."""
+class Connection(abc.ABC):
+    """One connection to one server. Its methods are steps that never wait. The connections of the
+    drivers also have `call(message, until)`, which carries out a `Connect`, `Send` or `Listen`, or
+    sends one packed command; NotApplied or OutcomeUnknown after *until*.
+    """
 
-    address: Address
-    users: int
-    """How many requests are under way."""
-    open: bool
-    last_used: float
-    """When the server answered last, or when a request was sent last."""
-    generation: object
-    """The pool that it belongs to; a new one after each `Pool.close`."""
-    refused: dict[str, Exception]
-    """The channels whose subscription was refused."""
-    pushes: deque[tuple[str, str | None]]
-    """Channel and text of each message that was read; None: the server ended the subscription."""
-    transactions: Any
-    """Keeps the WATCH of one transaction apart from that of another (`ConcurrencyLimit`)."""
+    __slots__ = (
+        *("address", "generation", "last_used", "open", "pushes", "refused", "transactions"),
+        "users",
+    )
 
-    def call(self, message: Connect | Send | Listen | bytes, until: float) -> Any:
-        """Carry out a message; NotApplied or OutcomeUnknown after *until*."""
-        ...
+    def __init__(self, address: Address, now: float) -> None:
+        self.address = address
+        # How many requests are under way.
+        self.users = 0
+        self.open = False
+        # When the server answered last, or when a request was sent last.
+        self.last_used = now
+        # The pool that it belongs to; a new one after each `Pool.close`.
+        self.generation: object = None
+        # The channels whose subscription was refused.
+        self.refused: dict[str, Exception] = {}
+        # Channel and text of each message that was read; None: the server ended the subscription.
+        self.pushes: deque[tuple[str, str | None]] = deque()
+        # Keeps the WATCH of one transaction apart from that of another (`ConcurrencyLimit`).
+        self.transactions: Any = None
 
+    @abc.abstractmethod
     def is_usable(self) -> bool:
         """Whether the connection is open, as far as that can be known without waiting."""
-        ...
 
+    @abc.abstractmethod
     def leave(self) -> None:
         """A caller gave up before its reply: close, unless the reply cannot be mistaken."""
-        ...
 
+    @abc.abstractmethod
     def tell(self, data: bytes, subscriptions: Sequence[Subscription]) -> bool:
         """Send (un)subscriptions without waiting; False if they could not be sent."""
-        ...
 
+    @abc.abstractmethod
     def later(self, seconds: float, step: Callable[[], None]) -> Any:
         """Call *step* after *seconds*; the returned handle can cancel it."""
-        ...
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Close; a call that is under way fails soon."""
-        ...
 
+    @abc.abstractmethod
     def abandon(self) -> None:
         """Close the descriptor only: after a fork, or when the event loop is closed."""
-        ...
 
 
 class Waiting(NamedTuple):

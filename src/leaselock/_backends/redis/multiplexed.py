@@ -25,14 +25,14 @@ from leaselock._backends.redis.codec import (
 )
 from leaselock._backends.redis.connecting import new_connection, refusal
 from leaselock._backends.redis.layout_marker import reading
-from leaselock._backends.redis.messages import NONSENSE, Listen, Send, Unreachable
+from leaselock._backends.redis.messages import NONSENSE, Connection, Listen, Send, Unreachable
 from leaselock._backends.redis.settings import MODULES
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from leaselock._backends.redis.messages import Address, Connect, Connection, Subscription
+    from leaselock._backends.redis.messages import Address, Connect, Subscription
     from leaselock._backends.redis.settings import Settings
 
 # Replies that arrive at least this often, in seconds, come from a server that is working.
@@ -70,7 +70,7 @@ class Pending:
             self.replies = []
 
 
-class MultiplexedConnection(asyncio.Protocol):
+class MultiplexedConnection(Connection, asyncio.Protocol):
     """A connection that many tasks use at the same time."""
 
     SHARED = True
@@ -82,17 +82,10 @@ class MultiplexedConnection(asyncio.Protocol):
         now: Callable[[], float],
         changed: Callable[[Connection], None],
     ) -> None:
+        super().__init__(address, now())
         self.settings = settings
-        self.address = address
         self.now = now
         self.changed = changed
-        self.users = 0
-        self.open = False
-        self.last_used = now()
-        self.generation: object = None
-        self.transactions: Any = None
-        self.refused: dict[str, Exception] = {}
-        self.pushes: deque[tuple[str, str | None]] = deque()
         self.reader = codec().Reader()
         self.push_type = codec().PushNotification
         # What was sent and is not answered, in order.
