@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import signal
 import uuid
@@ -9,18 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from celery import Celery
-from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
+from celery.exceptions import (
+    Ignore,
+    MaxRetriesExceededError,
+    OperationalError,
+    Reject,
+    Retry,
+    TaskRevokedError,
+)
+from kombu.connection import Connection
+from kombu.transport.memory import Channel
 from testkit.servers.process import eventually
 from testkit.servers.redis import Redis
 
 import leaselock
-from leaselock.contrib.celery import single
+from leaselock.contrib.celery import single, unique
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.contrib.conftest import Programs
 
+# Nothing listens on port 1.
+CLOSED = "redis://127.0.0.1:1/0"
 # What a task does is written to `events`: "start NAME PID" and "end NAME PID".
 TASKS = """
     import os, time
@@ -198,3 +210,125 @@ def test_a_task_that_is_not_bound_is_refused_at_once(url: str) -> None:
     for call in (lambda: sync("a"), everything):
         with pytest.raises(TypeError, match="bind=True"):
             call()
+
+
+def unique_task(url: str, template: str = "sync:{account}", **options: Any) -> Any:
+    """A unique task, which is sent to a broker in this process."""
+    app = Celery("here", broker="memory://", backend="cache+memory://", set_as_current=False)
+
+    @app.task(bind=True, base=unique(template, store=url, **options))  # type: ignore[untyped-decorator]
+    def sync(self: Any, account: str) -> str:
+        return account
+
+    return sync
+
+
+def sent(task: Any) -> int:
+    """How many messages are in the queue of the broker."""
+    with task.app.connection_for_read() as connection, connection.channel() as channel:
+        found: int = channel.queue_declare("celery").message_count
+        return found
+
+
+def locks(url: str) -> list[str]:
+    """The names of the locks that are held."""
+    with leaselock.Client(url) as client:
+        return [info.name for info in client.locks() if info.holder]
+
+
+@pytest.fixture(autouse=True)
+def an_empty_broker() -> None:
+    """The broker in this process is one for all applications."""
+    Channel.queues.clear()
+
+
+def test_a_unique_task_is_sent_once(url: str) -> None:
+    task = unique_task(url)
+    first = task.delay("a")
+    assert task.delay(account="a").id == first.id
+    assert task.delay("b").id != first.id
+    assert sent(task) == 2
+    assert sorted(locks(url)) == ["sync:a:queued", "sync:b:queued"]
+
+
+def test_a_unique_task_is_not_sent_while_another_program_holds_its_lock(url: str) -> None:
+    task = unique_task(url)
+    with leaselock.Client(url) as other, other.lock("sync:a"):
+        refused = task.delay("a")
+        assert sent(task) == 0
+        with pytest.raises(TaskRevokedError, match="'sync:a' is queued or runs already"):
+            refused.get(timeout=1)
+    assert locks(url) == []
+    task.delay("a")
+    assert sent(task) == 1
+
+
+def test_a_refused_task_whose_id_was_chosen_ends_as_revoked(url: str) -> None:
+    task = unique_task(url)
+    task.delay("a")
+    assert task.apply_async(("a",), task_id="chosen").id == "chosen"
+    with pytest.raises(TaskRevokedError):
+        task.AsyncResult("chosen").get(timeout=1)
+
+
+def test_a_unique_task_that_is_busy_raises_if_asked_to(url: str) -> None:
+    task = unique_task(url, busy="raise")
+    first = task.delay("a")
+    with pytest.raises(leaselock.AcquireTimeout, match=first.id):
+        task.delay("a")
+
+
+@pytest.mark.parametrize("awaited", [{"link": "other"}, {"chord": "body"}])
+def test_a_task_whose_end_something_waits_for_is_always_sent(
+    url: str, awaited: dict[str, Any]
+) -> None:
+    task = unique_task(url)
+    task.delay("a")
+    task.apply_async(("a",), **dict.fromkeys(awaited, task.si("b")))
+    assert sent(task) == 2
+
+
+def test_a_task_that_could_not_be_sent_keeps_none_out(url: str) -> None:
+    task = unique_task(url)
+    closed = Connection(CLOSED)  # type: ignore[no-untyped-call]
+    with pytest.raises(OperationalError):
+        task.apply_async(("a",), connection=closed)
+    assert locks(url) == []
+
+
+def test_a_unique_task_that_is_called_or_eager_takes_no_lock(url: str) -> None:
+    task = unique_task(url)
+    with leaselock.Client(url) as other, other.lock("sync:a"):
+        assert task("a") == "a"
+        assert task.apply(("a",)).get() == "a"
+        task.app.conf.task_always_eager = True
+        assert task.delay("a").get() == "a"
+
+
+def test_wrong_arguments_of_unique_are_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="'skip' or 'raise'"):
+        unique("sync", busy="retry")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="queued is a number of seconds"):
+        unique("sync", queued=0)
+    with pytest.raises(ValueError, match="'acount', which is no parameter"):
+        unique_task(url, "sync:{acount}").delay("a")
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ({}, None),
+        ({"countdown": 5}, 5.0),
+        ({"eta": datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)}, 3600.0),
+        ({"eta": (datetime.datetime.now() + datetime.timedelta(hours=1)).isoformat()}, 3600.0),
+    ],
+)
+def test_the_bound_begins_when_the_task_is_due(
+    url: str, options: dict[str, Any], seconds: float | None
+) -> None:
+    task = unique_task(url, queued=1000.0)
+    task.apply_async(("a",), **options)
+    with leaselock.Client(url) as client:
+        holder = client.lock("sync:a:queued").holder()
+    assert holder is not None
+    assert holder.remaining == pytest.approx(1000.0 + (seconds or 0.0), abs=100.0)
