@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request
 
 import leaselock
 from leaselock import AsyncLease
@@ -136,29 +136,92 @@ def test_a_name_that_the_request_makes_too_long_is_an_error_of_the_request(url: 
     asyncio.run(play())
 
 
-@pytest.mark.parametrize(
-    ("path", "with_client", "message"),
-    [
-        ("/orders/{order}", False, "no client of leaselock"),
-        ("/orders/{number}", True, "needs 'order', which is no parameter of the path"),
-    ],
-)
-def test_a_wrong_application_is_told_what_is_wrong(
-    url: str, path: str, with_client: bool, message: str
-) -> None:
-    app = FastAPI(lifespan=lifespan(url) if with_client else None)
-    app.get(path, dependencies=[ORDER])(lambda: None)
+@asynccontextmanager
+async def visiting(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application whose lifespan is played."""
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as web,
+    ):
+        yield web
+
+
+def test_an_application_without_a_client_is_told_so() -> None:
+    app = FastAPI()
+    app.get("/orders/{order}", dependencies=[ORDER])(lambda: None)
 
     async def play() -> None:
-        transport = httpx.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://test") as web,
-        ):
+        async with visiting(app) as web:
             await web.get("/orders/5")
 
+    with pytest.raises(RuntimeError, match="no client of leaselock"):
+        asyncio.run(play())
+
+
+@pytest.mark.parametrize("where", ["route", "router", "nested"])
+def test_a_name_that_the_path_cannot_complete_is_an_error_at_the_start(
+    url: str, where: str
+) -> None:
+    app, router = FastAPI(lifespan=lifespan(url)), APIRouter(prefix="/shop")
+
+    def nested(lease: Held) -> None: ...
+
+    depends = Depends(nested) if where == "nested" else ORDER
+    target = app if where == "route" else router
+    target.get("/orders/{number}", dependencies=[depends])(lambda: None)
+    app.include_router(router)
+
+    async def play() -> None:
+        async with visiting(app):
+            raise AssertionError("it has started")
+
+    message = "needs 'order', which is no parameter of the path: it has number"
     with pytest.raises(RuntimeError, match=message):
         asyncio.run(play())
+
+
+def test_a_name_that_is_never_valid_is_an_error_where_it_is_written() -> None:
+    for name in ("", "a" * 300, "order:{order", "order:}"):
+        with pytest.raises(ValueError, match=r"name|expected|Single"):
+            locked(name)
+
+
+async def user(authorization: Annotated[str, Header()] = "") -> str:
+    if not authorization:
+        raise HTTPException(401)
+    return authorization
+
+
+def of_user(name: Annotated[str, Depends(user)]) -> str:
+    return f"user:{name}"
+
+
+@pytest.mark.parametrize("form", ["function", "Depends"])
+def test_a_lock_for_each_user(url: str, form: str) -> None:
+    """Its name is that of a dependency, which has dependencies of its own."""
+    app = FastAPI(lifespan=lifespan(url))
+
+    held = locked(of_user if form == "function" else Depends(of_user), timeout=0)
+
+    async def checkout(lease: AsyncLease) -> str:
+        return lease.name
+
+    checkout.__annotations__["lease"] = Annotated[AsyncLease, held]
+    app.post("/checkout")(checkout)
+
+    async def play() -> None:
+        async with visiting(app) as web, leaselock.AsyncClient(url) as other:
+            async with other.lock("user:ann"):
+                busy = await web.post("/checkout", headers={"Authorization": "ann"})
+                assert busy.status_code == 423
+                free = await web.post("/checkout", headers={"Authorization": "ben"})
+                assert (free.status_code, free.json()) == (200, "user:ben")
+            assert (await web.post("/checkout")).status_code == 401
+            long = await web.post("/checkout", headers={"Authorization": "a" * 300})
+            assert long.status_code == 422
+
+    asyncio.run(play())
 
 
 def test_a_synchronous_client_excludes_the_requests_of_one_loop(url: str) -> None:

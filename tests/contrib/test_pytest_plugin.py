@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from _pytest.fixtures import FixtureFunctionDefinition
 from tests.contrib.metadata import write_metadata
 
 import leaselock
-from leaselock.contrib.pytest_plugin import lock_client, lock_url, lose_lease, once
+from leaselock.contrib import pytest_plugin
+from leaselock.contrib.pytest_plugin import leaselock_once, lock_client, lock_url, lose_lease
 
 # The fixtures, for this module: whether an installed leaselock has them is another test's subject.
-__all__ = ["lock_client", "lock_url", "lose_lease", "once"]
+__all__ = ["leaselock_once", "lock_client", "lock_url", "lose_lease"]
 
 SOURCE = str(Path(leaselock.__file__).parents[1])
 PROGRAM = """
@@ -23,8 +25,8 @@ import json, os
 import pytest
 
 @pytest.fixture(scope="session")
-def number(once):
-    return once("number", count)
+def number(leaselock_once):
+    return leaselock_once("number", count)
 
 def count():
     with open(os.environ["COUNTED"], "a") as file:
@@ -80,7 +82,7 @@ def test_the_plugin_loads_nothing_of_the_library() -> None:
     assert ran.stdout.strip() == str(modules)
 
 
-def test_a_failure_of_once_is_raised_and_tried_again(once) -> None:  # type: ignore[no-untyped-def]
+def test_a_failure_of_once_is_raised_and_tried_again(leaselock_once) -> None:  # type: ignore[no-untyped-def]
     made: list[int] = []
 
     def make() -> list[int]:
@@ -90,10 +92,10 @@ def test_a_failure_of_once_is_raised_and_tried_again(once) -> None:  # type: ign
         return made
 
     with pytest.raises(OSError, match="no room"):
-        once("made", make)
-    assert once("made", make) == [0, 1]
-    assert once("made", make) == [0, 1]
-    assert once("another", lambda: "x") == "x"
+        leaselock_once("made", make)
+    assert leaselock_once("made", make) == [0, 1]
+    assert leaselock_once("made", make) == [0, 1]
+    assert leaselock_once("another", lambda: "x") == "x"
 
 
 def test_a_client_of_each_test_has_a_store_of_its_own(
@@ -124,3 +126,15 @@ def test_a_lease_of_asyncio_is_lost_now(lock_url, lose_lease) -> None:  # type: 
 
     with pytest.raises(leaselock.LeaseLost):
         asyncio.run(body())
+
+
+def test_the_plugin_changes_no_suite_that_does_not_ask_for_it() -> None:
+    """Its names are not those that a suite may look for elsewhere, and none is used by itself."""
+    names = {name: value for name, value in vars(pytest_plugin).items() if is_fixture(value)}
+    assert set(names) == {"lock_url", "lock_client", "lose_lease", "leaselock_once"}
+    assert not any(fixture._fixture_function_marker.autouse for fixture in names.values())
+    assert not any(name.startswith("pytest_") for name in vars(pytest_plugin))
+
+
+def is_fixture(value: object) -> bool:
+    return isinstance(value, FixtureFunctionDefinition)

@@ -5,8 +5,8 @@
             assert charge(5, Client(lock_url)) == "busy"
 
     @pytest.fixture(scope="session")
-    def database(once):
-        return once("database", create_database)    # called by one worker of xdist
+    def database(leaselock_once):
+        return leaselock_once("database", create_database)    # called by one worker of xdist
 
 This module imports nothing of the library before a test uses a fixture, so that coverage can be
 measured from the first import on.
@@ -90,12 +90,12 @@ def _loss() -> AbstractContextManager[None]:
 
 
 @pytest.fixture(scope="session")
-def once(
+def leaselock_once(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Callable[[str, Callable[[], T]], T]:
-    """A function `once(name, make)`: call *make* in one process of this test run, and return its
-    result, which must be JSON, in all. An error of *make* is raised in the first process; the next
-    one tries again.
+    """A function `leaselock_once(name, make)`: call *make* in one process of this test run, and
+    return its result, which must be JSON, in all. An error of *make* is raised in the first
+    process; the next one tries again.
     """
 
     def run(name: str, make: Callable[[], T]) -> T:
