@@ -65,10 +65,11 @@ FILE = re.compile(r"(?:#|<!--) ([\w./-]+\.\w+)(?: -->)?\n")
 REDIS = "redis://localhost:6379/0"
 POSTGRES = ("postgresql://localhost/app", "postgresql://app@db/shop")
 ZOOKEEPER = "zoo1,zoo2,zoo3"
+ETCD = "etcd1:2379,etcd2:2379,etcd3:2379"
 MASTERS = ("redis://a:6379/0", "redis://b:6379/0", "redis://c:6379/0")
 END = "end of the command"
 # A page with one of these starts processes. It is in the second tier.
-PROCESSES = ("```console", REDIS, *POSTGRES, ZOOKEEPER, *MASTERS)
+PROCESSES = ("```console", REDIS, *POSTGRES, ZOOKEEPER, ETCD, *MASTERS)
 
 
 def page_param(page: Path) -> Any:
@@ -175,6 +176,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
             found[named] = request.getfixturevalue("postgres").url
     if ZOOKEEPER in text:
         found[ZOOKEEPER] = request.getfixturevalue("ensemble").hosts
+    if ETCD in text:
+        found[ETCD] = request.getfixturevalue("etcd").hosts
     with ExitStack() as started:
         for named in (REDIS, *MASTERS):
             if named in text:

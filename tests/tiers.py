@@ -42,6 +42,7 @@ UNCOVERED = (
     "tests/chaos/",
     "tests/cli/",
     "tests/sql/",
+    "tests/conformance/test_etcd.py",
     "tests/conformance/test_redis.py",
     "tests/conformance/test_sql.py",
     "tests/conformance/test_zookeeper.py",

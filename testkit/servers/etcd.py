@@ -29,11 +29,12 @@ ROOT = ("root", "of all")
 class Member:
     """One member of a cluster."""
 
-    def __init__(self, number: int, certificates: Certificates | None) -> None:
+    def __init__(self, number: int, certificates: Certificates | None, mutual: bool) -> None:
         self.name = f"m{number}"
         self.folder = Path(tempfile.mkdtemp(prefix="etcd-"))
         self.port, self.peer_port = free_port(), free_port()
         self.certificates = certificates
+        self.mutual = mutual
         self.process: Process | None = None
 
     @property
@@ -63,7 +64,9 @@ class Member:
         }
         if self.certificates:
             words["cert-file"], words["key-file"] = self.certificates.cert, self.certificates.key
-            words["trusted-ca-file"] = self.certificates.ca
+            if self.mutual:
+                words["trusted-ca-file"] = self.certificates.ca
+                words["client-cert-auth"] = True
         words |= options
         command = [program("etcd")]
         for name, value in words.items():
@@ -83,16 +86,20 @@ class Member:
 
 
 class Etcd:
-    """Some members as one store. With *tls* they speak TLS only; *options* are those of the command
-    `etcd`, such as ``quota_backend_bytes=2**21``.
+    """Some members as one store. With *tls* they speak TLS only, with *mutual* they ask for the
+    certificate of a client, too; *options* are those of the command `etcd`, such as
+    ``quota_backend_bytes=2**21``.
     """
 
-    def __init__(self, count: int = 1, *, tls: bool = False, **options: object) -> None:
+    def __init__(
+        self, count: int = 1, *, tls: bool = False, mutual: bool = False, **options: object
+    ) -> None:
         self.secrets = Path(tempfile.mkdtemp(prefix="etcd-tls-"))
-        self.certificates = Certificates(self.secrets) if tls else None
+        self.certificates = Certificates(self.secrets) if tls or mutual else None
         self.options = {name.replace("_", "-"): value for name, value in options.items()}
-        self.members = [Member(number, self.certificates) for number in range(count)]
+        self.members = [Member(number, self.certificates, mutual) for number in range(count)]
         self.user: tuple[str, str] | None = None
+        self.count = 0
         with starting(f"etcd of {count}" if count > 1 else "etcd"):
             self.start()
 
@@ -166,7 +173,10 @@ class Etcd:
         """How clients reach it."""
         scheme = "etcd"
         if self.certificates:
-            scheme, options = "etcds", {"ca": self.certificates.ca} | options
+            made, files = self.certificates, {"ca": self.certificates.ca}
+            if self.members[0].mutual:
+                files |= {"cert": made.cert, "key": made.key}
+            scheme, options = "etcds", files | options
         query = "&".join(f"{name}={value}" for name, value in options.items())
         at = f"{login}@" if login else ""
         return f"{scheme}://{at}{self.hosts}/{prefix}{'?' if query else ''}{query}"
@@ -198,6 +208,30 @@ class Etcd:
         )
         assert not check or asked.returncode == 0, asked.stdout + asked.stderr
         return asked
+
+    def compact(self) -> None:
+        """Throw away the history of all keys."""
+        (status,) = self.control("endpoint", "status", member=self.alive()[0])
+        self.print("compaction", str(status["Status"]["header"]["revision"]))
+
+    def fill(self, prefix: str) -> bool:
+        """Write a large value; return whether the database has reached its quota."""
+        self.count += 1
+        written = self._run(["put", f"{prefix}{self.count}", "x" * 50_000], None, check=False)
+        assert not written.returncode or "space exceeded" in written.stderr, written.stderr
+        return written.returncode != 0
+
+    def make_room(self, prefix: str) -> None:
+        """Delete the keys below *prefix*, and let the database accept writes again."""
+        self.print("del", "--prefix=true", prefix)
+        self.compact()
+        self.print("defrag")
+        self.print("alarm", "disarm")
+
+    def has_forgotten(self, token: str) -> bool:
+        """Whether a login has expired. Asking a member would renew it, so its log is read."""
+        lines = [line for m in self.members for line in m.running().output().splitlines()]
+        return any("deleted a simple token" in line and token in line for line in lines)
 
     # --- users ----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from testkit.servers.databases import minimal
 from testkit.servers.ensembles import RestrictedEnsemble
+from testkit.servers.etcd import Etcd
 from testkit.servers.mariadb import MariaDB
 from testkit.servers.pgbouncer import PgBouncer
 from testkit.servers.postgres import Postgres
@@ -74,6 +75,13 @@ def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
     """A proxy that pools transactions, in front of the one PostgreSQL."""
     with PgBouncer(postgres) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[Etcd]:
+    """etcd: one member, without users."""
+    with Etcd() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

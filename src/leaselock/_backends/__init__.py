@@ -105,6 +105,8 @@ SCHEMES = {
     "rediss+sentinel": REDIS,
     "redis+cluster": REDIS,
     "rediss+cluster": REDIS,
+    "etcd": "leaselock._backends.etcd.store",
+    "etcds": "leaselock._backends.etcd.store",
     "zookeeper": "leaselock._backends.zookeeper.store",
     "postgresql": "leaselock._backends.sql.store",
     "postgres": "leaselock._backends.sql.store",

@@ -1,0 +1,62 @@
+"""The conformance suite on a real etcd, by a user with only the rights that its page lists."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+from testkit.conformance import Scenario, Store
+from testkit.servers.etcd import Etcd
+from tests.conformance.share import EVERY, name, run, shared
+
+from leaselock._core.rules import CONFIRM_WITHIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FOLDERS = count()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Etcd]:
+    with Etcd() as made:
+        made.require_login()
+        made.add_user("worker", "pw", "test")
+        yield made
+
+
+def store_on(server: Etcd, **options: object) -> Store:
+    """A store with a new prefix for each scenario."""
+    return Store(
+        "etcd",
+        lambda folder: server.url(f"test{next(FOLDERS)}", "worker:pw", **options),
+        protocols=("document",),
+        confirm_within=CONFIRM_WITHIN,
+        min_hold=True,
+        sharing=True,
+        updates=True,
+        permits=True,
+        max_waiters=100,
+    )
+
+
+@pytest.mark.variant
+@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
+def test_etcd(
+    scenario: Scenario, driver: str, server: Etcd, crowd: int | None, tmp_path: Path
+) -> None:
+    run(scenario, store_on(server), driver, tmp_path, crowd)
+
+
+@pytest.mark.parametrize(("variant", "scenario", "driver"), shared(["polling"]), ids=name)
+def test_etcd_without_watches(
+    variant: str,
+    scenario: Scenario,
+    driver: str,
+    server: Etcd,
+    crowd: int | None,
+    tmp_path: Path,
+) -> None:
+    run(scenario, store_on(server, watch="no"), driver, tmp_path, crowd)
