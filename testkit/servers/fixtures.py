@@ -12,6 +12,7 @@ import pytest
 from testkit.servers.databases import minimal
 from testkit.servers.ensembles import RestrictedEnsemble
 from testkit.servers.etcd import Etcd
+from testkit.servers.kubernetes import KubeApiserver
 from testkit.servers.mariadb import MariaDB
 from testkit.servers.pgbouncer import PgBouncer
 from testkit.servers.postgres import Postgres
@@ -81,6 +82,13 @@ def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
 def etcd() -> Iterator[Etcd]:
     """etcd: one member, without users."""
     with Etcd() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> Iterator[KubeApiserver]:
+    """kube-apiserver, on an etcd of its own."""
+    with KubeApiserver() as made:
         yield made
 
 

@@ -110,6 +110,7 @@ SCHEMES = {
     "zookeeper": "leaselock._backends.zookeeper.store",
     "postgresql": "leaselock._backends.sql.store",
     "postgres": "leaselock._backends.sql.store",
+    "kubernetes": "leaselock._backends.kubernetes.store",
     "mysql": "leaselock._backends.sql.store",
     "mariadb": "leaselock._backends.sql.store",
 }

@@ -1,0 +1,1 @@
+"""Locks in Kubernetes: each is one object of the kind Lease of coordination.k8s.io."""

@@ -1,0 +1,77 @@
+"""The watches of one client.
+
+A watch of one object begins with the version that the client knows, so no change is missed. One of
+several objects is a watch of all that leaselock has written in the namespace.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from leaselock._backends.document.adapter import Found
+from leaselock._backends.document.http import Stream
+from leaselock._backends.document.watching import News, StreamListener
+from leaselock._backends.kubernetes.api import GONE, UNAUTHORIZED, status_error
+from leaselock._backends.kubernetes.objects import LABEL, OURS, document, object_name
+from leaselock.errors import NotApplied
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from leaselock._backends.document.watching import Watched
+    from leaselock._backends.kubernetes.api import Api
+
+
+class KubernetesListener(StreamListener):
+    """Watches the objects of the locks that are waited for."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api.pool.now)
+        self.api = api
+
+    def open(self, versions: Mapping[str, Any], until: float) -> Stream:
+        """A watch. Without a version it begins with all objects as they are now."""
+        query: dict[str, Any] = {"watch": "1"}
+        if len(versions) == 1:
+            (name,) = versions
+            query["fieldSelector"] = f"metadata.name={object_name(name)}"
+        else:
+            query["labelSelector"] = f"{LABEL}={OURS}"
+        known = [str(version) for version in versions.values() if version is not None]
+        if len(known) == len(versions) and all(map(str.isdigit, known)):
+            query["resourceVersion"] = str(min(map(int, known)))
+        path = self.api.path(self.api.leases, query)
+        return Stream(self.api.pool, "GET", path, b"", self.api.headers(), until)
+
+    def read(self, watched: Watched, line: bytes) -> Iterable[News]:
+        """What an event says."""
+        server = watched.stream.server
+        try:
+            event = json.loads(line)
+            kind, about = event.get("type", "ERROR"), event.get("object", event)
+        except (ValueError, AttributeError):
+            raise NotApplied(
+                f"{server}: it does not reply in JSON to a watch", "misconfigured"
+            ) from None
+        if kind == "BOOKMARK":
+            return ()
+        if kind == "ERROR":
+            return self._failed(watched, about)
+        names = {object_name(name): name for name in watched.names}
+        name = names.get(about["metadata"]["name"])
+        if name is None:
+            return ()
+        if kind == "DELETED":
+            return (News(name, Found(None, None)),)
+        version = str(about["metadata"]["resourceVersion"])
+        return (News(name, Found(document(about), version)),)
+
+    def _failed(self, watched: Watched, status: Mapping[str, Any]) -> Iterable[News]:
+        code = int(status.get("code") or 500)
+        if code == GONE:
+            # The server does not have the changes since that version any more.
+            return [News(name, None, ended=True) for name in watched.names]
+        if code == UNAUTHORIZED:
+            self.api.access.credentials.refused()
+        raise status_error(watched.stream.server, code, str(status.get("message", status)))

@@ -1,0 +1,37 @@
+"""The conformance suite on a real kube-apiserver, by a user with only the rights of the example."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from testkit.conformance import Scenario, Store
+from tests.conformance.share import EVERY, name, run
+
+from leaselock._core.rules import CONFIRM_WITHIN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from testkit.servers.kubernetes import KubeApiserver
+
+pytestmark = pytest.mark.heavy
+
+
+@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
+def test_kubernetes(
+    scenario: Scenario, driver: str, kubernetes: KubeApiserver, tmp_path: Path
+) -> None:
+    store = Store(
+        "kubernetes",
+        lambda folder: kubernetes.url(kubernetes.namespace()),
+        protocols=("document",),
+        confirm_within=CONFIRM_WITHIN,
+        reply_factor=3.0,
+        min_hold=True,
+        sharing=True,
+        updates=True,
+        permits=True,
+        max_waiters=50,
+    )
+    run(scenario, store, driver, tmp_path)
