@@ -73,18 +73,19 @@ class StoreType(NamedTuple):
 
 # What some stores cannot do, and which can: messages name them.
 SHARING = (
-    "memory, SQLite, PostgreSQL, MySQL by lease and row, Redis by hash, and ZooKeeper by queue "
-    "have them"
+    "memory, SQLite, PostgreSQL, MySQL by lease and row, Redis by hash, ZooKeeper by queue, etcd "
+    "and Kubernetes have them"
 )
 ABLE = {
     "shared": SHARING,
-    "update": "memory, SQLite, and PostgreSQL and MySQL by lease have it",
+    "update": "memory, SQLite, PostgreSQL and MySQL by lease, etcd and Kubernetes have it",
     "permits": (
-        "memory, SQLite, PostgreSQL and MySQL by lease, Redis by hash, and ZooKeeper by queue with "
-        "kazoo's names have them"
+        "memory, SQLite, PostgreSQL and MySQL by lease, Redis by hash, ZooKeeper by queue with "
+        "kazoo's names, etcd and Kubernetes have them"
     ),
     "min_hold": (
-        'memory, SQLite, PostgreSQL and MySQL by protocol "lease", Redis by "hash" without replicas'
+        'memory, SQLite, PostgreSQL and MySQL by protocol "lease", Redis by "hash" without '
+        "replicas, etcd and Kubernetes"
     ),
     "tokens": "memory, and Redis by hash or string (for cached= without replicas)",
 }
