@@ -47,10 +47,12 @@ def redis() -> Iterator[Redis]:
         yield server
 
 
-SHARING = ("sqlite-sharing", "postgres-lease-sharing")
+SHARING = ("sqlite-sharing", "postgres-lease-sharing", "etcd-sharing")
 
 
-@pytest.mark.parametrize("name", ["sqlite", "redis", "postgres-lease", "zookeeper", *SHARING])
+@pytest.mark.parametrize(
+    "name", ["sqlite", "redis", "postgres-lease", "zookeeper", "etcd", *SHARING]
+)
 def test_the_history_of_a_storm_is_linearizable(
     name: str, checker: Checker, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from testkit.chaos.target import Target
 from testkit.proxy import Proxy
+from testkit.servers.etcd import Etcd
 from testkit.servers.process import HOST
 from testkit.servers.zookeeper import Ensemble
 from verification.storms import partitioned, redis, sql
@@ -42,6 +43,29 @@ def zookeeper(name: str, stack: ExitStack, folder: Path) -> Target:
     return behind_proxies(target, proxies)
 
 
+def etcd(name: str, stack: ExitStack, folder: Path) -> Target:
+    """Three members, of which one at a time is killed or frozen; the history is compacted."""
+    server = stack.enter_context(Etcd(3))
+    proxies = [stack.enter_context(Proxy(member.port)) for member in server.members]
+
+    def kill(rng: random.Random) -> None:
+        rng.choice(server.members).running().kill()
+        pause(rng)
+        server.start()
+
+    def freeze(rng: random.Random) -> None:
+        process = rng.choice(server.members).running()
+        process.pause()
+        pause(rng)
+        process.cont()
+        server.settle()
+
+    faults = {"kill server": kill, "freeze server": freeze, "compact": lambda _: server.compact()}
+    url = f"etcd://{','.join(f'{HOST}:{proxy.port}' for proxy in proxies)}/storm"
+    target = Target(name, url, {**network_faults(proxies), **faults}, idle=15.0)
+    return behind_proxies(target, proxies)
+
+
 def sharing(
     make: Callable[[str, ExitStack, Path], Target],
 ) -> Callable[[str, ExitStack, Path], Target]:
@@ -62,6 +86,7 @@ TARGETS: dict[str, Callable[[str, ExitStack, Path], Target]] = {
     "redlock-3": redis.redlock,
     "redlock-5": redis.redlock_of_five,
     "zookeeper": zookeeper,
+    "etcd": etcd,
     "postgres-lease": sql.postgres,
     "postgres-row": partial(sql.postgres, protocol="row"),
     "postgres-advisory": partial(sql.postgres, protocol="advisory"),
@@ -71,6 +96,7 @@ TARGETS: dict[str, Callable[[str, ExitStack, Path], Target]] = {
     "sqlite-sharing": sharing(sqlite),
     "redis-sharing": sharing(redis.single),
     "zookeeper-sharing": sharing(zookeeper),
+    "etcd-sharing": sharing(etcd),
     "postgres-lease-sharing": sharing(sql.postgres),
     "postgres-row-sharing": sharing(partial(sql.postgres, protocol="row")),
     "postgres-advisory-sharing": sharing(partial(sql.postgres, protocol="advisory")),
