@@ -40,6 +40,15 @@ def test_lines_without_chunks() -> None:
     assert not lines.ended
 
 
+def test_the_last_line_of_a_reply_of_known_length_needs_no_end() -> None:
+    lines = Lines()
+    lines.left = 5
+    assert lines.feed(b"ab\n") == [b"ab"]
+    assert not lines.ended
+    assert lines.feed(b"cd") == [b"cd"]
+    assert lines.ended
+
+
 def test_dates() -> None:
     assert unix_time("Thu, 01 Jan 1970 00:01:00 GMT") == 60.0
     assert unix_time("yesterday") is None
@@ -127,6 +136,17 @@ def test_the_end_of_a_stream_is_an_error(scripted: Callable[..., Host]) -> None:
     assert found == EXPECTED
     assert stream.status == 200
     assert not pool.open
+
+
+def test_a_stream_that_is_an_error_ends_with_its_text(scripted: Callable[..., Host]) -> None:
+    reply = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\nlost"
+    stream = Stream(Pool([scripted(reply, b"")], now), "GET", "/", b"", {}, soon())
+    found: list[bytes] = []
+    while not found:
+        found += stream.read()
+    assert (stream.status, found) == (502, [b"lost"])
+    with pytest.raises(OutcomeUnknown, match="the stream has ended"):
+        stream.read()
 
 
 def test_a_host_that_is_not_known(scripted: Callable[..., Host]) -> None:

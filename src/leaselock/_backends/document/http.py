@@ -350,6 +350,8 @@ class Stream:
         self.server = shown(self.connection.server)
         self.failures = pool.failures.get(self.server, 0)
         self.status = 0
+        # The next call of `read` reports the end.
+        self.ended = False
         self.lines = Lines()
         self.header = b""
         raw = self.connection.socket
@@ -377,9 +379,9 @@ class Stream:
         return self.pool.failures.get(self.server, 0) != self.failures
 
     def read(self) -> list[bytes]:
-        """The complete lines that have arrived; StoreError if the stream has ended."""
+        """The complete lines that have arrived; StoreError if none will follow."""
         found: list[bytes] = []
-        while True:
+        while not self.ended:
             try:
                 data = self.connection.socket.recv(READ_SIZE)
             except (BlockingIOError, InterruptedError):
@@ -389,15 +391,14 @@ class Stream:
                     return found
                 self.fail()
                 raise _no_reply(self.connection, error) from error
-            if data:
-                found += self._lines(data)
-            if not data or self.lines.ended:
-                if found:
-                    return found  # the next call reports the end
-                self.close()
-                raise OutcomeUnknown(f"{self.server}: the stream has ended")
+            found += self._lines(data)
+            self.ended = self.lines.ended or not data
             if self.pool.tls is None:
-                return found  # TLS may have decoded more than the selector knows of
+                break  # TLS may have decoded more than the selector knows of
+        if self.ended and not found:
+            self.close()
+            raise OutcomeUnknown(f"{self.server}: the stream has ended")
+        return found
 
     def _lines(self, data: bytes) -> list[bytes]:
         if self.status:
@@ -411,9 +412,12 @@ class Stream:
             return []
         first, *fields = head.decode("latin-1").split("\r\n")
         self.status = int(first.split(" ")[1]) if first.startswith("HTTP/1.") else 599
-        self.lines.chunked = any(
-            field.lower().replace(" ", "") == "transfer-encoding:chunked" for field in fields
-        )
+        for field in fields:
+            name, _, value = field.lower().partition(":")
+            if name == "transfer-encoding":
+                self.lines.chunked = value.strip() == "chunked"
+            elif name == "content-length" and value.strip().isdigit():
+                self.lines.left = int(value)
         self.header = b""
         return self.lines.feed(rest)
 
@@ -439,7 +443,8 @@ class Lines:
         self.chunked = False
         self.ended = False
         self.data = b""
-        # What is left of the present chunk, with the end of line behind it.
+        # What is left of the present chunk, with the end of line behind it; without chunks, of the
+        # reply, if it says its length, as an error does.
         self.left = 0
         self.line = b""
 
@@ -447,6 +452,10 @@ class Lines:
         """The lines that end in *data*."""
         body = self._content(data) if self.chunked else data
         *lines, self.line = (self.line + body).split(b"\n")
+        if not self.chunked and self.left:
+            self.left = max(0, self.left - len(data))
+            if not self.left:
+                lines, self.line, self.ended = [*lines, self.line], b"", True
         if len(self.line) > LARGEST_LINE:
             self.ended = True
         return [line for line in lines if line.strip()]

@@ -164,6 +164,8 @@ class StreamListener(Node):
                         watched.wanted.discard(name)
         if not watched.wanted:
             self._close(watched)
+        elif watched.stream.ended:
+            watched.stream.read()  # raises: its selector would not report it again
 
     def _close(self, watched: Watched) -> None:
         assert self.selector is not None

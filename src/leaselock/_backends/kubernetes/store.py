@@ -64,12 +64,12 @@ class KubernetesStore(DocumentStore):
         self.api = api
         self.page_size = page_size
         # The objects as they were last seen, by the names of the locks.
-        self.known: dict[str, Mapping[str, Any]] = {}
+        self.known: dict[str, dict[str, Any]] = {}
 
     def describe(self, name: str) -> tuple[str, str]:
         """The object of the lock, and the command that deletes it."""
-        where = f"{self.api.namespace}/{object_name(name)}"
-        return f"the Lease {where}", f"kubectl -n {self.api.namespace} delete lease {name}"
+        namespace, lease = self.api.namespace, object_name(name)
+        return f"the Lease {namespace}/{lease}", f"kubectl -n {namespace} delete lease {lease}"
 
     def path(self, name: str) -> str:
         """The path of an object."""
@@ -141,9 +141,10 @@ class KubernetesStore(DocumentStore):
         """Nothing is needed: the first write of a lock creates its object."""
         return ()
 
-    def _found(self, name: str, lease: Mapping[str, Any], date: float | None) -> Found:
+    def _found(self, name: str, lease: dict[str, Any], date: float | None) -> Found:
         if len(self.known) >= MOST_KNOWN:
             self.known.clear()
+        lease["metadata"].pop("managedFields", None)  # most of the object
         self.known[name] = lease
         return Found(document(lease), _version(lease), date)
 
