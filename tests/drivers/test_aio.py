@@ -361,6 +361,37 @@ def test_a_node_that_may_be_called_by_several_threads_is() -> None:
     asyncio.run(ask())
 
 
+def test_urgent_requests_of_a_thread_come_first() -> None:
+    go_on = threading.Event()
+    done: list[object] = []
+
+    class Slow(Nowhere):
+        def call(self, request: object, until: float) -> object:
+            go_on.wait(TIMEOUT)
+            done.append(request)
+            return request
+
+        @property
+        def urgency(self) -> int:
+            return go_on.is_set()
+
+        def is_urgent(self, request: object) -> bool:
+            return str(request).isupper() or (request == "f" and go_on.is_set())
+
+    lent = InThread(Slow())
+
+    async def ask() -> None:
+        asking = [asyncio.create_task(lent.call(each, FOREVER)) for each in "abCdEfg"]
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(*asking)
+        await lent.finish()
+
+    asyncio.run(ask())
+    # The thread may have begun with the first one before the urgent ones came.
+    assert [each for each in done if each != "a"] == ["C", "E", "f", "b", "d", "g"]
+
+
 def test_a_dropped_body_leaves_no_hold() -> None:
     """After GeneratorExit nothing can be awaited, so the renewer releases the lock."""
 

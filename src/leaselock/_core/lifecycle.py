@@ -37,3 +37,14 @@ class Node(Lifecycle, abc.ABC):
         """Carry out one request and return the reply; NotApplied or OutcomeUnknown if there is none
         by *until*.
         """
+
+    @property
+    def urgency(self) -> int:
+        """A number that changes when a request may have become urgent that was not before."""
+        return 0
+
+    def is_urgent(self, request: object) -> bool:
+        """Whether to carry out this request before those that came earlier and are not urgent.
+        Called in any thread.
+        """
+        return False

@@ -1,13 +1,16 @@
 """A blocking node under asyncio: one thread calls it, in the order of the requests.
 
-The order matters: a request that was cancelled is carried out before the release that follows it. A
-node for which it does not matter says in how many threads it may be called.
+The order matters: a request that was cancelled is carried out before the release that follows it.
+Requests that the node calls urgent come first: those that keep or end a hold, or confirm a grant.
+Otherwise they would wait behind a request of each of a thousand waiters, for longer than a grant or
+a lease lasts. A node for which the order does not matter says in how many threads it may be called.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +23,49 @@ Loop = asyncio.AbstractEventLoop
 Job = tuple[object, float, Loop, "asyncio.Future[object]"]
 
 
+class Jobs:
+    """The requests that the threads carry out: the urgent ones, then the others."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.mutex = threading.Lock()
+        self.urgent: deque[Job] = deque()
+        self.ordinary: deque[Job] = deque()
+        self.urgency = 0
+        # True for each job, which is in its deque before; None for each thread at the end.
+        self.ready: SimpleQueue[bool | None] = SimpleQueue()
+
+    def put(self, job: Job) -> None:
+        """Add a job."""
+        with self.mutex:
+            (self.urgent if self.node.is_urgent(job[0]) else self.ordinary).append(job)
+        self.ready.put(True)
+
+    def end(self, threads: int) -> None:
+        """Let `get` return None to each thread after the jobs that are here."""
+        for _ in range(threads):
+            self.ready.put(None)
+
+    def get(self) -> Job | None:
+        """Wait for a job."""
+        if self.ready.get() is None:
+            return None
+        with self.mutex:
+            if self.urgency != self.node.urgency:
+                self.urgency = self.node.urgency
+                jobs, self.ordinary = self.ordinary, deque()
+                for job in jobs:
+                    urgent = self.node.is_urgent(job[0])
+                    (self.urgent if urgent else self.ordinary).append(job)
+            return (self.urgent or self.ordinary).popleft()
+
+
 class InThread:
     """A blocking node, to be awaited."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self.jobs = Jobs(node)
         self.threads: list[threading.Thread] = []
         # Those whose requests the threads have not answered yet, even if nobody waits for them.
         self.unanswered: set[asyncio.Future[object]] = set()
@@ -44,7 +84,7 @@ class InThread:
         self.jobs.put((request, until, loop, future))
         return await future
 
-    def _work(self, jobs: SimpleQueue[Job | None]) -> None:
+    def _work(self, jobs: Jobs) -> None:
         while (job := jobs.get()) is not None:
             request, until, loop, future = job
             try:
@@ -84,13 +124,12 @@ class InThread:
 
     def _end(self) -> list[threading.Thread]:
         threads = self.threads
-        for _ in threads:
-            self.jobs.put(None)
+        self.jobs.end(len(threads))
         self._reset()
         return threads
 
     def _reset(self) -> None:
-        self.jobs = SimpleQueue()
+        self.jobs = Jobs(self.node)
         self.threads = []
         self.unanswered = set()
 

@@ -16,7 +16,7 @@ from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from leaselock._backends.sqlite.location import Location
 
@@ -46,6 +46,15 @@ class File:
         self.database: sqlite3.Connection | None = None
         self.cursor: sqlite3.Cursor | None = None
         self.liveness: Liveness | None = None
+        # The claims that were notified and have not asked again.
+        self.notified: set[str] = set()
+        self.notifications = 0
+
+    def notify(self, claim_ids: Collection[str]) -> None:
+        """These claims were notified."""
+        if claim_ids:
+            self.notified.update(claim_ids)
+            self.notifications += 1
 
     def left(self, until: float) -> float:
         """The seconds until *until*, limited to what a lock accepts as timeout."""

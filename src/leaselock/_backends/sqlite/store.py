@@ -45,6 +45,7 @@ from leaselock._core.backend import (
     Listen,
     Release,
     Released,
+    Renew,
     SetLifetime,
     Setup,
     Unreadable,
@@ -123,6 +124,21 @@ class Store(Node):
         finally:
             mutex.release()
 
+    @property
+    def urgency(self) -> int:
+        """How often claims were notified."""
+        return self.file.notifications
+
+    def is_urgent(self, request: object) -> bool:
+        """Whether it keeps or ends a hold, or asks again for a claim that was notified. A release
+        with a tombstone is not: a request of its claim may be among the others.
+        """
+        if isinstance(request, Acquire):
+            return request.claim.id in self.file.notified
+        if isinstance(request, Release):
+            return not request.tombstone
+        return isinstance(request, Renew)
+
     def _statement(self, work: Callable[[sqlite3.Cursor], T], until: float) -> T:
         """Run one statement as a transaction of its own. Reading all its rows commits it."""
         file = self.file
@@ -161,6 +177,7 @@ class Store(Node):
         context, result = retry_while_busy(attempt, file.now, until, file.path)
         for claim_id, client in context.remote:
             context.registry.notify(client, int(claim_id.rpartition(":")[2]))
+        file.notify(context.local)
         for client in context.watched:
             file.begin_client(own).watch(client)
         return result
@@ -173,6 +190,7 @@ class Store(Node):
         return self._transaction(until, work)
 
     def _acquire(self, request: Acquire, until: float) -> object:
+        self.file.notified.discard(request.claim.id)
         if self.file.liveness is None:
             self.file.begin_client(request.claim.client)
         if request.claim.mode == "exclusive":
@@ -212,6 +230,8 @@ class Store(Node):
     def _release(self, request: Release, until: float) -> object:
         claim = request.claim
         self.waiting.discard(claim.id)
+        # A message may have come after its claim had left.
+        self.file.notified.intersection_update(self.waiting)
         values = (claim.name, claim.id)
         if request.tombstone:
             self._remember_tombstone(claim.id)
@@ -296,7 +316,9 @@ class Listener(Node):
                 if self.ended:
                     raise NotApplied("the client was closed")
                 left = 0.0 if request.interrupt.is_set else self.file.left(until)
-                return liveness.await_wakeup(left)
+                claim_ids = liveness.await_wakeup(left)
+                self.file.notify(claim_ids)
+                return claim_ids
             finally:
                 request.interrupt.remove(liveness.interrupt)
         except StoreError:
