@@ -5,10 +5,14 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import redis
 from django.conf import settings
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.postgres import Postgres
+from tests.contrib.metadata import write_metadata
 
 import leaselock
 
@@ -17,6 +21,17 @@ if TYPE_CHECKING:
 
     from tests.contrib.conftest import Programs
 
+DATABASES = {
+    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+    "pg": {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": "shop",
+        "HOST": "db",
+        "PORT": "5433",
+        "USER": "app",
+        "PASSWORD": "a/b",  # pragma: allowlist secret
+    },
+}
 SETTINGS = """
     INSTALLED_APPS = [
         "django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes",
@@ -168,7 +183,7 @@ def test_commands_of_a_project(project: Programs) -> None:
 def configured() -> Iterator[str]:
     """Settings of this process, in which no other test uses Django."""
     url = f"memory://{uuid.uuid4().hex}"
-    settings.configure(LEASELOCK={"store": url})
+    settings.configure(LEASELOCK={"store": url}, DATABASES=DATABASES)
     yield url
     from leaselock.contrib.django import client
 
@@ -187,6 +202,123 @@ def test_a_function_is_guarded_by_the_client_of_the_settings(configured: str) ->
     with leaselock.Client(configured) as other, other.lock("order:5"):
         assert charge(5) is None
         assert charge(order=6) == "charged 6"
+
+
+def test_the_client_follows_a_setting_that_is_overridden(configured: str) -> None:
+    from django.test import override_settings
+
+    from leaselock.contrib.django import client
+
+    outer = client()
+    with outer.lock("order:5"):
+        with override_settings(LEASELOCK={"store": f"{configured}-b"}):
+            assert client() is not outer
+            inner = client()
+            assert client() is inner
+            with override_settings(LEASELOCK={"store": configured}):
+                assert client() is outer
+            lease = client().lock("order:5").acquire(timeout=0)
+        assert lease.lost
+        with pytest.raises(leaselock.ClientClosed):
+            inner.lock("order:5").acquire()
+        assert client() is outer
+        assert outer.lock("order:5").owned()
+
+
+@pytest.mark.parametrize(
+    ("database", "changed", "url"),
+    [
+        ("pg", {}, "postgresql://app:a%2Fb@db:5433/shop"),  # pragma: allowlist secret
+        ("pg", {"HOST": "", "PORT": "", "USER": "", "PASSWORD": ""}, "postgresql:///shop"),
+        (
+            "pg",
+            {"HOST": "/run/pg", "PASSWORD": ""},
+            "postgresql://app@/shop?host=%2Frun%2Fpg&port=5433",
+        ),
+        ("pg", {"HOST": "::1", "PASSWORD": ""}, "postgresql://app@[::1]:5433/shop"),
+    ],
+)
+def test_the_store_is_a_database_of_the_project(
+    configured: str, database: str, changed: dict[str, str], url: str
+) -> None:
+    from django.db import connections
+    from django.test import override_settings
+
+    from leaselock.contrib.django import options
+
+    before = dict(connections[database].settings_dict)
+    connections[database].settings_dict.update(changed)
+    try:
+        with override_settings(LEASELOCK={"database": database, "op_timeout": 2.0}):
+            assert options() == {"store": url, "op_timeout": 2.0}
+            leaselock.Client(**options()).close()
+    finally:
+        connections[database].settings_dict.update(before)
+
+
+def test_a_database_that_is_no_store_is_refused(configured: str) -> None:
+    from django.core.exceptions import ImproperlyConfigured
+    from django.test import override_settings
+
+    from leaselock.contrib.django import client
+
+    for setting in ({"database": "default"}, {"database": "pg", "store": configured}):
+        with override_settings(LEASELOCK=setting), pytest.raises(ImproperlyConfigured):
+            client()
+
+
+# The settings of a project whose locks are in its own database, and its tests.
+OWN_DATABASE = """
+    from settings import *
+
+    DATABASES = {"default": {
+        "ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "HOST": "127.0.0.1",
+        "USER": "leaselock", "PORT": "%s",
+    }}
+    LEASELOCK = {"database": "default"}
+"""
+ITS_TESTS = """
+    import pytest
+    from leaselock.contrib.django import client
+    from django.db import connection
+
+    @pytest.mark.django_db
+    def test_locks_are_in_the_test_database():
+        assert connection.settings_dict["NAME"] == "test_postgres"
+        with client().lock("order:5") as lease:
+            assert "test_postgres" in client().url
+        client().close()
+
+    def test_a_fixture_of_settings(settings, lock_url):
+        settings.LEASELOCK = {"store": lock_url}
+        with client().lock("order:5"):
+            assert client().url == lock_url
+
+    def test_afterwards(settings):
+        assert settings.LEASELOCK == {"database": "default"}
+"""
+
+
+@pytest.mark.heavy
+def test_migrate_makes_the_tables_of_the_store(project: Programs) -> None:
+    with Postgres() as server:
+        project.write("own_database.py", OWN_DATABASE % server.port)
+        project.write("test_project.py", ITS_TESTS)
+        env = {"DJANGO_SETTINGS_MODULE": "own_database"}
+
+        def run(*words: str) -> str:
+            return project.start(*words, env=env).ended()
+
+        assert "leaselock_fact" in run("django", "leaselock", "setup", "--print")
+        run("django", "migrate", "--verbosity", "0")
+        assert "leaselock_fact" not in run("django", "leaselock", "setup", "--print")
+        assert "No changes" in run("django", "makemigrations", "--check")
+        with leaselock.Client(server.url) as client, client.lock("report"):
+            assert "report" in run("django", "leaselock", "ls")
+        run("django", "migrate", "leaselock", "zero", "--verbosity", "0")
+        run("django", "migrate", "--verbosity", "0")
+        write_metadata(project.folder)
+        assert "3 passed" in run("pytest", "-q", "test_project.py")
 
 
 REDIS = "redis://127.0.0.1:1/0"
@@ -236,3 +368,21 @@ def test_commands_refuse_a_store_without_a_url() -> None:
 
     with pytest.raises(CommandError, match="the setting LEASELOCK has a Redis"):
         url_of({"store": redis.Redis()})
+
+
+@pytest.mark.heavy
+def test_migrate_makes_the_tables_in_mariadb(project: Programs) -> None:
+    with MariaDB() as server:
+        parts = urlsplit(server.url)
+        name = {"NAME": parts.path[1:], "HOST": parts.hostname, "PORT": str(parts.port)}
+        login = {"USER": parts.username or "", "PASSWORD": parts.password or ""}
+        database = {"ENGINE": "django.db.backends.mysql", **name, **login}
+        text = "import pymysql; pymysql.install_as_MySQLdb()\nfrom settings import *\n"
+        text += f"DATABASES = {{'default': {database!r}}}\nLEASELOCK = {{'database': 'default'}}\n"
+        project.write("own_database.py", text)
+        env = {"DJANGO_SETTINGS_MODULE": "own_database"}
+        for words in (["migrate", "--verbosity", "0"], ["leaselock", "setup", "--print"]):
+            printed = project.start("django", *words, env=env).ended()
+        assert "leaselock_fact" not in printed
+        with leaselock.Client(server.url) as client, client.lock("report"):
+            assert "report" in project.start("django", "leaselock", "ls", env=env).ended()

@@ -3,22 +3,28 @@
     # settings.py
     INSTALLED_APPS = [..., "leaselock.contrib.django"]
     LEASELOCK = {"store": "redis://localhost:6379/0"}     # the arguments of leaselock.Client
+    LEASELOCK = {"database": "default"}     # or a PostgreSQL or MySQL database of the project
 
     # a view, or a command
     from leaselock.contrib.django import client, guard
 
     with client().lock("order:5", timeout=5): ...
 
-`manage.py leaselock ls` shows the locks, `manage.py migrate_locked` migrates under a lock.
+`manage.py leaselock ls` shows the locks, `manage.py migrate_locked` migrates under a lock. If the
+store is a database of the project, `migrate` makes its tables.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from urllib.parse import quote, urlencode
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.db import connections
 
 from leaselock import Client
 
@@ -28,21 +34,92 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_clients: dict[int, Client] = {}
+# How the URL of a database begins, by Django's name of the database.
+DIALECTS = {"postgresql": "postgresql", "mysql": "mysql"}
+
+
+class _Made(NamedTuple):
+    """A client, the process that made it, and the settings that it was made from."""
+
+    pid: int
+    settings: dict[str, Any]
+    client: Client
+
+
+# One for each store, and so for each value that the setting has had.
+_clients: list[_Made] = []
+# For each setting that is overridden: the clients that were there before.
+_overridden: list[list[_Made]] = []
 
 
 def options() -> dict[str, Any]:
-    """The setting LEASELOCK: the arguments of Client. Without it, $LEASELOCK_URL counts."""
-    return dict(getattr(settings, "LEASELOCK", {}))
+    """The setting LEASELOCK as the arguments of Client. Without it, $LEASELOCK_URL counts.
+
+    Raises ImproperlyConfigured if its "database" is no PostgreSQL or MySQL database of the project.
+    """
+    found = dict(getattr(settings, "LEASELOCK", {}))
+    if (alias := found.pop("database", None)) is not None:
+        if "store" in found:
+            raise ImproperlyConfigured("LEASELOCK has a store and a database: state one of them")
+        found["store"] = _url_of(alias)
+    return found
+
+
+def _url_of(alias: str) -> str:
+    """The URL of a database of the project; in tests, of the test database."""
+    connection = connections[alias]
+    dialect = DIALECTS.get(connection.vendor)
+    if dialect is None:
+        raise ImproperlyConfigured(
+            f"LEASELOCK's database {alias!r} is {connection.vendor}, which is no store for locks; "
+            f"{' and '.join(DIALECTS)} are; leave LEASELOCK out for a file on this machine"
+        )
+    known = {name: str(value) for name, value in connection.settings_dict.items() if value}
+    login = quote(known.get("USER", ""), safe="")
+    if "PASSWORD" in known:
+        login += f":{quote(known['PASSWORD'], safe='')}"
+    host, further = known.get("HOST", ""), {}
+    if host.startswith("/"):
+        host, further = "", {"host" if dialect == "postgresql" else "unix_socket": host}
+    place = (f"[{host}]" if ":" in host else host) or ("localhost" if dialect == "mysql" else "")
+    port = f":{known['PORT']}" if "PORT" in known else ""
+    if not place and port:  # of a socket
+        port, further = "", {**further, "port": known["PORT"]}
+    query = f"?{urlencode(further)}" if further else ""
+    at = "@" if login else ""
+    return f"{dialect}://{login}{at}{place}{port}/{quote(known['NAME'], safe='')}{query}"
 
 
 def client() -> Client:
-    """The client of this process, by the setting LEASELOCK."""
-    pid = os.getpid()
-    found = _clients.get(pid)
-    if found is None:
-        found = _clients.setdefault(pid, Client(**{"label": "django", **options()}))
-    return found
+    """The client of this process, by the setting LEASELOCK: one for each store.
+
+    It follows a setting that tests override, by `override_settings` or by the fixture `settings` of
+    pytest-django; at the end of the override, the client that was made for it is closed.
+    """
+    wanted, pid = options(), os.getpid()
+    for made in _clients:
+        if made.pid == pid and made.settings == wanted:
+            return made.client
+    made = _Made(pid, wanted, Client(**{"label": "django", **wanted}))
+    _clients.append(made)
+    return made.client
+
+
+def _changed(*, setting: str, enter: bool, **_: Any) -> None:
+    """Close the clients that were made while the setting was overridden."""
+    if setting != "LEASELOCK":
+        return
+    if enter:
+        _overridden.append(list(_clients))
+        return
+    before = _overridden.pop() if _overridden else []
+    for made in [made for made in _clients if made not in before]:
+        _clients.remove(made)
+        if made.pid == os.getpid():
+            made.client.close()
+
+
+setting_changed.connect(_changed)
 
 
 def guard(name: str, **how: Any) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
