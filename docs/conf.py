@@ -39,7 +39,10 @@ nitpicky = False
 
 HERE = Path(__file__).parent
 # Pages at the root of the repository, which the site has, too: the build copies them to project/.
-ROOT_PAGES = ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")
+ROOT_PAGES = (
+    *("README", "CHANGELOG", "CONTRIBUTING", "SECURITY"),
+    *("CODE_OF_CONDUCT", "AUTHORS"),
+)
 TO_ROOT_PAGE = re.compile(rf"\]\((?:\.\./)*({'|'.join(ROOT_PAGES)})\.md\)")
 
 TO_PAGE = re.compile(r"\]\((/?[\w/.-]+)\.md\)")

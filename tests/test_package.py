@@ -63,11 +63,37 @@ def test_licences_and_materials(tmp_path: Path) -> None:
     assert {"pkg:pypi/redis", "pkg:pypi/kazoo", "pkg:pypi/psycopg"} <= packages
 
 
+FILLED = """
+name_is_registered = true
+source = "https://code.test/leaselock"
+documentation = "https://docs.test/leaselock"
+issues = "https://code.test/leaselock/issues"
+changelog = "https://code.test/leaselock/changelog"
+security = "security@leaselock.test"
+"""
+
+
+def test_what_the_owner_has_to_fill_in_is_named(tmp_path: Path) -> None:
+    missing = ROOT / "scripts" / "missing"
+    file = tmp_path / "release.toml"
+    file.write_text(FILLED)
+    ran = run(sys.executable, missing, file)
+    assert (ran.returncode, ran.stdout) == (0, "ok: release.toml is complete\n")
+    assert tomllib.loads(FILLED).keys() == tomllib.loads((ROOT / "release.toml").read_text()).keys()
+    for name, value in tomllib.loads(FILLED).items():
+        for wrong in ("false",) if value is True else ('""', '"https://leaselock.example/x"'):
+            file.write_text(re.sub(rf"^{name} = .*$", f"{name} = {wrong}", FILLED, flags=re.M))
+            ran = run(sys.executable, missing, file)
+            assert ran.returncode == 1
+            assert [line.split(": ")[2] for line in ran.stdout.splitlines()] == [name]
+
+
 def test_a_release_is_dry_by_default() -> None:
     before = run("git", "tag").stdout
     ran = run("sh", ROOT / "scripts" / "release")
     assert f"leaselock {leaselock.__version__}" in ran.stdout
-    assert "NOT ready: pyproject.toml has real project URLs" in ran.stdout
-    assert ran.returncode == 1
+    complete = run("python3", ROOT / "scripts" / "missing").returncode == 0
+    assert ("NOT ready" in ran.stdout) == bool(ran.returncode)
+    assert complete or "NOT ready: release.toml" in ran.stdout
     assert run("git", "tag").stdout == before
     assert run("sh", ROOT / "scripts" / "release", "--rehearse").returncode == 64

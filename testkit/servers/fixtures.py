@@ -9,26 +9,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from testkit.servers.databases import minimal
-from testkit.servers.ensembles import RestrictedEnsemble
-from testkit.servers.etcd import Etcd
-from testkit.servers.kubernetes import KubeApiserver
-from testkit.servers.mariadb import MariaDB
-from testkit.servers.pgbouncer import PgBouncer
-from testkit.servers.postgres import Postgres
-from testkit.servers.zookeeper import Ensemble
 
 import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-T = TypeVar("T", Postgres, MariaDB)
+    from testkit.servers.ensembles import RestrictedEnsemble
+    from testkit.servers.etcd import Etcd
+    from testkit.servers.kubernetes import KubeApiserver
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.pgbouncer import PgBouncer
+    from testkit.servers.postgres import Postgres
+    from testkit.servers.zookeeper import Ensemble
+
+# The modules of the servers are imported by the fixtures, so that a test without a server needs
+# none of their libraries.
+T = TypeVar("T", "Postgres", "MariaDB")
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     """PostgreSQL as it is installed."""
+    from testkit.servers.postgres import Postgres
+
     with Postgres() as server:
         yield server
 
@@ -36,6 +40,8 @@ def postgres_server() -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[MariaDB]:
     """MariaDB as it is installed."""
+    from testkit.servers.mariadb import MariaDB
+
     with MariaDB() as server:
         yield server
 
@@ -61,6 +67,8 @@ def _set_up(server: T) -> T:
 @pytest.fixture(scope="session")
 def as_worker() -> Callable[[Postgres | MariaDB], str]:
     """The URL of a server for a user with the fewest rights, who is made once."""
+    from testkit.servers.databases import minimal
+
     known: dict[int, str] = {}
 
     def url(server: Postgres | MariaDB) -> str:
@@ -74,6 +82,8 @@ def as_worker() -> Callable[[Postgres | MariaDB], str]:
 @pytest.fixture(scope="session")
 def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
     """A proxy that pools transactions, in front of the one PostgreSQL."""
+    from testkit.servers.pgbouncer import PgBouncer
+
     with PgBouncer(postgres) as proxy:
         yield proxy
 
@@ -81,6 +91,8 @@ def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
 @pytest.fixture(scope="session")
 def etcd() -> Iterator[Etcd]:
     """etcd: one member, without users."""
+    from testkit.servers.etcd import Etcd
+
     with Etcd() as made:
         yield made
 
@@ -88,6 +100,8 @@ def etcd() -> Iterator[Etcd]:
 @pytest.fixture(scope="session")
 def kubernetes() -> Iterator[KubeApiserver]:
     """kube-apiserver, on an etcd of its own."""
+    from testkit.servers.kubernetes import KubeApiserver
+
     with KubeApiserver() as made:
         yield made
 
@@ -95,6 +109,8 @@ def kubernetes() -> Iterator[KubeApiserver]:
 @pytest.fixture(scope="session")
 def ensemble() -> Iterator[Ensemble]:
     """ZooKeeper: three servers."""
+    from testkit.servers.zookeeper import Ensemble
+
     with Ensemble() as made:
         yield made
 
@@ -102,6 +118,8 @@ def ensemble() -> Iterator[Ensemble]:
 @pytest.fixture(scope="session")
 def restricted(ensemble: Ensemble) -> Iterator[RestrictedEnsemble]:
     """One who makes roots for a user with the fewest rights."""
+    from testkit.servers.ensembles import RestrictedEnsemble
+
     made = RestrictedEnsemble(ensemble)
     yield made
     made.close()

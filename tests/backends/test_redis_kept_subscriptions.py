@@ -123,8 +123,10 @@ def test_a_kept_subscription_that_the_server_has_ended_is_made_again(
 ) -> None:
     monkeypatch.setattr(listener, "KEEP", LONG)
     scene.cycle()
+    before = scene.subscriptions()
     scene.server.ask("CLIENT", "KILL", "TYPE", "pubsub")
     scene.cycle()
+    assert scene.subscriptions() > before
 
 
 def test_messages_for_earlier_claims_are_dropped(

@@ -199,10 +199,13 @@ def test_what_arrives_when_the_thread_ends_is_closed(monkeypatch: pytest.MonkeyP
 
 
 def test_nothing_is_left_in_the_list_of_threads() -> None:
-    before = threading.enumerate()
+    before = set(threading.enumerate())
+    client = leaselock.Client(room())
+    with client.lock("a"):
+        assert set(threading.enumerate()) > before
     with pytest.warns(ResourceWarning, match="never closed"):
-        use(room())
-    eventually(lambda: not set(threading.enumerate()) - set(before))
+        del client
+    eventually(lambda: not set(threading.enumerate()) - before)
 
 
 def test_it_is_closed_where_there_can_be_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:

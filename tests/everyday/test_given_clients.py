@@ -87,5 +87,6 @@ def test_connections_of_another_kind_are_refused(redis: Redis) -> None:
 def test_usual_connections_are_read(redis: Redis) -> None:
     for given in (redis_py.Redis(port=redis.port), redis_py.Redis.from_url(redis.url)):
         with leaselock.Client(given) as client, client.lock("a"):
-            pass
+            assert redis.ask("EXISTS", "lock:a") == 1
+        assert redis.ask("EXISTS", "lock:a") == 0
         given.close()
