@@ -43,7 +43,8 @@ PUBLIC_NAMES = [
     *("UnsafeProtocolWarning", "__version__"),
     *("StaleVersion", "FenceRejected", "RowNotFound", "AcquireCancelled"),
     *("Wait", "Deadlock", "EventKind", "ErrorReason"),
-    *("Store", "RedisClient", "ZooKeeperClient", "SqlEngine", "IfBusy", "OnOutage"),
+    *("Store", "RedisClient", "ZooKeeperClient", "SqlEngine", "AwsClient", "IfBusy"),
+    *("OnOutage",),
 ]
 
 LONG_FUNCTION = 30

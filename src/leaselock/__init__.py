@@ -37,7 +37,7 @@ is lost.
     Event, EventKind        what Client.on_event reports, and of which kind
     ErrorReason             the type of StoreError.reason
     Store, IfBusy, OnOutage the types of arguments: of Client, of Client.guard, of Client.lock; a
-                            Store may be a RedisClient, ZooKeeperClient or SqlEngine
+                            Store may be a RedisClient, ZooKeeperClient, SqlEngine or AwsClient
     LeaselockError          the base class of all errors:
       AcquireTimeout        the time passed first; name, timeout, holder, waiting
       LeaseLost, NotHeld    the lease is not valid any more; it is not held
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         AsyncRWLock,
         AsyncSemaphore,
     )
-    from leaselock._api.connect import RedisClient, SqlEngine, Store, ZooKeeperClient
+    from leaselock._api.connect import AwsClient, RedisClient, SqlEngine, Store, ZooKeeperClient
     from leaselock._api.guard import IfBusy
     from leaselock._api.threads import (
         Campaign,
@@ -116,7 +116,7 @@ _WHERE = {
         *("AsyncCampaign", "AsyncChanges", "AsyncClient", "AsyncElection", "AsyncLease"),
         *("AsyncLeases", "AsyncLock", "AsyncLockAll", "AsyncRWLock", "AsyncSemaphore"),
     ),
-    "leaselock._api.connect": ("RedisClient", "SqlEngine", "Store", "ZooKeeperClient"),
+    "leaselock._api.connect": ("AwsClient", "RedisClient", "SqlEngine", "Store", "ZooKeeperClient"),
     "leaselock._api.guard": ("IfBusy",),
     "leaselock._core.timing": ("OnOutage",),
     "leaselock._api.threads": (
@@ -164,6 +164,7 @@ __all__ = [
     "AsyncLockAll",
     "AsyncRWLock",
     "AsyncSemaphore",
+    "AwsClient",
     "Campaign",
     "Changes",
     "Client",

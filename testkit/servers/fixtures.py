@@ -15,6 +15,7 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from testkit.servers.dynamodb import DynamoDB
     from testkit.servers.ensembles import RestrictedEnsemble
     from testkit.servers.etcd import Etcd
     from testkit.servers.kubernetes import KubeApiserver
@@ -104,6 +105,15 @@ def kubernetes() -> Iterator[KubeApiserver]:
 
     with KubeApiserver() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def dynamodb() -> Iterator[DynamoDB]:
+    """Amazon's DynamoDB for tests, without tables."""
+    from testkit.servers.dynamodb import DynamoDB
+
+    with DynamoDB() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

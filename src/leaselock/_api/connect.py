@@ -44,7 +44,15 @@ class SqlEngine(Protocol):
         """Open a connection."""
 
 
-OneStore: TypeAlias = str | os.PathLike[str] | RedisClient | ZooKeeperClient | SqlEngine
+class AwsClient(Protocol):
+    """A client of boto3, or a table of its resource for DynamoDB."""
+
+    @property
+    def meta(self) -> Any:
+        """What it knows of the service, and how to reach it."""
+
+
+OneStore: TypeAlias = str | os.PathLike[str] | RedisClient | ZooKeeperClient | SqlEngine | AwsClient
 Store: TypeAlias = OneStore | Sequence[OneStore] | None
 
 

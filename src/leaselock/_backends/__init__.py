@@ -96,6 +96,7 @@ GROUP = "leaselock.stores"
 
 REDIS = "leaselock._backends.redis.store"
 REDLOCK = "leaselock._backends.redlock.store"
+DYNAMODB = "leaselock._backends.dynamodb.store"
 SCHEMES = {
     "memory": "leaselock._backends.memory.store",
     "sqlite": "leaselock._backends.sqlite.store",
@@ -114,13 +115,17 @@ SCHEMES = {
     "kubernetes": "leaselock._backends.kubernetes.store",
     "mysql": "leaselock._backends.sql.store",
     "mariadb": "leaselock._backends.sql.store",
+    "dynamodb": DYNAMODB,
 }
-# The clients that users have already, by the package that their class, or one above it, is from.
+# The clients that users have already, by the package that their class, or one above it, is from. A
+# package with clients of several services is named with the class.
 OBJECTS = {
     "redis": REDIS,
     "valkey": REDIS,
     "kazoo": "leaselock._backends.zookeeper.store",
     "sqlalchemy": "leaselock._backends.sql.store",
+    "botocore.DynamoDB": DYNAMODB,
+    "boto3.dynamodb.Table": DYNAMODB,
 }
 
 
@@ -209,9 +214,12 @@ def _of_object(target: object) -> StoreType:
         if package in OBJECTS:
             check_version(package)
             return _built_in(OBJECTS[package])
+        if (name := f"{package}.{kind.__name__}") in OBJECTS:
+            return _built_in(OBJECTS[name])
     raise TypeError(
         "a store is named by a URL such as 'sqlite:///', a list of Redis masters, or a client of "
-        f"redis-py, valkey-py, kazoo or SQLAlchemy, not by one of type {type(target).__name__}"
+        "redis-py, valkey-py, kazoo, SQLAlchemy or boto3 (DynamoDB), not by one of type "
+        f"{type(target).__name__}"
     )
 
 

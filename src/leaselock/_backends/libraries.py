@@ -47,6 +47,7 @@ LIBRARIES = {
     "pymysql": Library("PyMySQL", "1.2", "1"),
     "sqlalchemy": Library("SQLAlchemy", "2.0", "2"),
     "yaml": Library("PyYAML", "6.0", "6"),
+    "boto3": Library("boto3", "1.40", "1"),
 }
 
 

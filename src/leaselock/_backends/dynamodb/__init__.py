@@ -1,0 +1,1 @@
+"""Locks in a table of Amazon DynamoDB."""
