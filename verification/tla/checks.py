@@ -74,6 +74,19 @@ ZOOKEEPER = {
 SQL = ZOOKEEPER | {"Resumes": "FALSE", "MaxSessions": "2"}
 SESSION_HOLDS = ("Exclusion", "Agreed", "Ghosts", "OneNode", "Woken")
 
+DOCUMENT = {
+    "Clients": "{a, b}",
+    "Lease": "2",
+    "Offer": "1",
+    "Clock": "FALSE",
+    "Uncertain": "0",
+    "LateReplies": "FALSE",
+    "MaxLate": "1",
+}
+DOCUMENT_HOLDS = ("Exclusion", "Ghosts")
+DOCUMENT_CLOCK = DOCUMENT | {"Clock": "TRUE", "Uncertain": "1"}
+LATE_REPLIES = DOCUMENT | {"LateReplies": "TRUE"}
+
 
 def flawed(
     model: str, constants: dict[str, str], flaw: str, invariants: tuple[str, ...], *violated: str
@@ -135,6 +148,21 @@ CHECKS = (
     flawed("sessions", ZOOKEEPER, "creates_unread", SESSION_HOLDS, "OneNode"),
     flawed("sessions", ZOOKEEPER, "unknown_is_absent", SESSION_HOLDS, "Ghosts"),
     flawed("sessions", ZOOKEEPER, "no_recheck", SESSION_HOLDS, "Woken"),
+    Check("document", "document", DOCUMENT, DOCUMENT_HOLDS, complete=False),
+    Check(
+        "document, late replies",
+        "document",
+        LATE_REPLIES,
+        DOCUMENT_HOLDS,
+        complete=False,
+        long=True,
+    ),
+    Check("document, clock", "document", DOCUMENT_CLOCK, DOCUMENT_HOLDS, complete=False, long=True),
+    flawed("document", DOCUMENT, "kept_beat", DOCUMENT_HOLDS, "Exclusion"),
+    flawed("document", DOCUMENT, "no_compare", DOCUMENT_HOLDS, "Exclusion", "Ghosts"),
+    flawed("document", DOCUMENT, "release_not_written", DOCUMENT_HOLDS, "Ghosts"),
+    flawed("document", LATE_REPLIES, "from_reply", DOCUMENT_HOLDS, "Exclusion"),
+    flawed("document", DOCUMENT_CLOCK, "exact_time", DOCUMENT_HOLDS, "Exclusion"),
 )
 
 TRACE = LEASE | {

@@ -64,23 +64,17 @@ def renewal_unseen(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DocumentBackend, "_first_seen", stubborn)
 
 
-@planted("document", faults={"slow": 0.05, "delay": 0.005})
-def watched_from_request(patch: pytest.MonkeyPatch) -> None:
-    """A watcher counts from when it asked, while the holder may have renewed meanwhile."""
-    take_in = DocumentBackend._take_in
+@planted("document")
+def watched_from_last_look(patch: pytest.MonkeyPatch) -> None:
+    """A watcher counts a renewal from when it looked before, not from when it has seen it."""
+    first_seen = DocumentBackend._first_seen
 
     def early(
-        self: DocumentBackend,
-        name: str,
-        found: Found,
-        content: Content,
-        sent: float | None,
-        since: float,
-        asker: str,
-    ) -> None:
-        take_in(self, name, found, content, sent, since if sent is None else sent, asker)
+        self: DocumentBackend, view: View, content: Content, since: float, said: float | None
+    ) -> dict[tuple[str, int], float]:
+        return first_seen(self, view, content, view.at if view.at > 0.0 else since, said)
 
-    patch.setattr(DocumentBackend, "_take_in", early)
+    patch.setattr(DocumentBackend, "_first_seen", early)
 
 
 @planted("document modes persistent")
@@ -172,12 +166,6 @@ def reports_relied_on(patch: pytest.MonkeyPatch) -> None:
         return NEVER if self.listener is not None else at_most
 
     patch.setattr(DocumentBackend, "_look_again", never)
-
-
-@planted("document")
-def waiters_never_dropped(patch: pytest.MonkeyPatch) -> None:
-    """A waiter that was not seen alive for long stays in the queue."""
-    patch.setattr(DocumentRow, "is_forgotten", lambda self, claim: False)
 
 
 @planted("document")

@@ -1,0 +1,30 @@
+"""Seeds of stories on a store that compares and sets one value pass."""
+
+from __future__ import annotations
+
+import pytest
+from verification.simulation.quarters import QUARTERS
+from verification.simulation.seeds import must_pass
+from verification.simulation.stories import play, report
+
+pytestmark = pytest.mark.first_tier
+
+
+@pytest.mark.parametrize("quarter", QUARTERS)
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [
+        ("document", 6),
+        ("document modes", 5),
+        ("document modes persistent", 3),
+        ("document periods", 8),
+    ],
+)
+def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:
+    must_pass(kind, quarter * seeds, seeds)
+
+
+@pytest.mark.parametrize("kind", ["document stopped waiters", "document tries"])
+def test_dead_clients_delay_the_others_as_little_as_is_said(kind: str) -> None:
+    failed = [seed for seed in range(12) if play(kind, seed).violation]
+    assert failed == [], report(kind, failed[0])
