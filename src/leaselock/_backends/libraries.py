@@ -46,7 +46,7 @@ LIBRARIES = {
     "psycopg": Library("psycopg", "3.2", "3"),
     "pymysql": Library("PyMySQL", "1.2", "1"),
     "sqlalchemy": Library("SQLAlchemy", "2.0", "2"),
-    "yaml": Library("PyYAML", "6.0", "6"),
+    "yaml": Library("PyYAML", "6.0.1", "6"),
     "boto3": Library("boto3", "1.40", "1"),
 }
 
