@@ -151,16 +151,18 @@ class FolderStore(Node):
 
     def _answer(self, request: Any) -> Any:
         while True:
-            rows: list[FolderRow] = []
+            rows: dict[str, FolderRow] = {}
 
-            def row(name: str, rows: list[FolderRow] = rows) -> FolderRow:
-                rows.append(FolderRow(name, self.folder.get(name), self.now()))
-                return rows[-1]
+            def row(name: str, rows: dict[str, FolderRow] = rows) -> FolderRow:
+                # One row for a name: a request may renew several permits of one semaphore.
+                if name not in rows:
+                    rows[name] = FolderRow(name, self.folder.get(name), self.now())
+                return rows[name]
 
             reply = answer(row, request, self.folder.names)
             # If another client was faster, decide again on what it has left. A request may be
             # carried out twice: it returns the same reply.
-            if all(self._write(row) for row in rows):
+            if all(self._write(row) for row in rows.values()):
                 return reply._replace(retry_after=POLL) if isinstance(reply, Busy) else reply
 
     def _write(self, row: FolderRow) -> bool:

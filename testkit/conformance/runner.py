@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from testkit.conformance import (
     cancellation,
+    contention,
     detached,
     elections,
     exclusion,
@@ -75,6 +76,7 @@ MODULES = (
     loops,
     modes,
     slots,
+    contention,
     tasks,
 )
 WORLDS: dict[str, type[World]] = {world.driver: world for world in (ThreadWorld, AsyncioWorld)}

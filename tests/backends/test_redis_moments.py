@@ -677,6 +677,6 @@ def test_messages_for_no_claim_wake_none() -> None:
     assert not watch.signal.is_set
     # A claim that does not watch waits for its turn, whoever watches.
     scene.runner.run(scene.backend.await_wakeup(mine(1), 0.0))
-    connection.pushes.append((CHANGED, watch.key))
+    connection.pushes.append((CHANGED, watch.keys[0]))
     scene.listener.drain(connection)
     assert watch.signal.is_set

@@ -34,6 +34,7 @@ from verification.simulation.redis_modes import (
     RedisModesStory,
 )
 from verification.simulation.story import Outcome, Story
+from verification.simulation.yields import RedisYieldStory, SqlYieldStory, YieldStory
 from verification.simulation.zoo import EnsembleSingleStory, EnsembleStory, SingleStory, ZooStory
 from verification.simulation.zoo_modes import (
     EnsembleModesStory,
@@ -74,6 +75,9 @@ KINDS: dict[str, type[Story]] = {
     "rates": RatesStory,
     "rates redis": RedisRatesStory,
     "rates sql": SqlRatesStory,
+    "yields": YieldStory,
+    "yields redis": RedisYieldStory,
+    "yields sql": SqlYieldStory,
     "zookeeper": ZooStory,
     "zookeeper single": SingleStory,
     "zookeeper ensemble": EnsembleStory,

@@ -1,4 +1,4 @@
-"""Elections, periods, and so many in a period: seeds without a violation."""
+"""Elections, periods, so many in a period, and holders that yield: seeds without a violation."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ pytestmark = pytest.mark.first_tier
         ("rates", 15),
         ("rates redis", 5),
         ("rates sql", 5),
+        ("yields", 15),
+        ("yields redis", 5),
+        ("yields sql", 5),
     ],
 )
 def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:

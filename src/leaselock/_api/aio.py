@@ -1081,6 +1081,30 @@ class AsyncLease:
             self._handle.on_lost, callback, self, functools.partial(AsyncLease, self._client)
         )
 
+    @property
+    def contended(self) -> bool:
+        """Whether other threads, tasks or clients wait for the lock, as far as this client knows.
+
+        From the first use on the client follows the queue, until the lease ends: where the store
+        notifies it when the first waiter arrives, otherwise as often as the lease is renewed. So it
+        is False at first. Reading it asks no store.
+
+        >>> while work and not lease.contended:
+        ...     await work.pop().run()
+        """
+        return self._driver.step(self._handle.contended)
+
+    def on_contended(self, callback: Callable[[AsyncLease], object]) -> None:
+        """Call *callback* with this lease, in a task of its own, when others begin to wait.
+
+        It is called soon if one waits already; again if all waiters have gone and another one
+        comes; and not after the release. The holder decides what to do: go on, pause and release,
+        or resign. It is followed as for `contended`.
+        """
+        self._driver.step(
+            self._handle.on_contended, callback, self, functools.partial(AsyncLease, self._client)
+        )
+
     def on_danger(self, seconds: float, callback: Callable[[AsyncLease], object]) -> None:
         """Call *callback* once with this lease, when it was not renewed and *seconds* are left.
 

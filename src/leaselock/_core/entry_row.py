@@ -144,4 +144,4 @@ class EntryRow(LockRow):
             self.notify_watchers()
 
     def notify_watchers(self) -> None:
-        """A hold has begun or ended."""
+        """A hold has begun or ended, or the first waiter has arrived."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from leaselock._core.effects import FOREVER, Guard, Owner
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
     import weakref
+    from collections.abc import Awaitable
 
     from leaselock._core.backend import Claim
     from leaselock._core.effects import OwnerThread
@@ -69,6 +70,23 @@ DangerCallback = tuple[float, LossCallback]
 UNCONFIRMED_DANGER = 0.5
 
 
+class QueueObserver(Protocol):
+    """What follows the queue of a hold's lock (`contention.Contention`)."""
+
+    seen: bool
+    """Whether others waited at the last look."""
+    callbacks: list[LossCallback]
+    """What to call when others begin to wait."""
+
+    def start(self) -> Awaitable[None]:
+        """Begin."""
+        ...
+
+    def stop(self) -> None:
+        """The hold has ended, or its client is closing."""
+        ...
+
+
 def no_owner() -> None:
     """The owner of a hold that belongs to no thread or task, such as an adopted one."""
 
@@ -114,6 +132,8 @@ class Hold:
     loss_callbacks: Sequence[LossCallback] = ()
     danger_callbacks: Sequence[DangerCallback] = ()
     """What to call when so much is left of the lease. Each is called once."""
+    contention: QueueObserver | None = None
+    """Whether others wait for the lock, once that was asked."""
     prolonged = 0
     """How many nested leases have this fixed lease renewed until their release."""
     guards: tuple[Guard, ...] = ()
@@ -176,7 +196,7 @@ class Hold:
     def take_callbacks(self) -> list[Callback]:
         """The callbacks to call for the loss. Each is returned once."""
         callbacks, self.loss_callbacks = self.loss_callbacks, ()
-        return _calls(callbacks)
+        return calls(callbacks)
 
     def danger_at(self) -> float:
         """When the next callback for a lease in danger is due, unless it is renewed before."""
@@ -192,7 +212,7 @@ class Hold:
         """The callbacks that are due, of leases that were not released. Each is returned once."""
         due = [each for each in self.danger_callbacks if self._danger_at(each) <= now]
         self.danger_callbacks = [each for each in self.danger_callbacks if each not in due]
-        return _calls([each for _, each in due if not getattr(each[2](), "released", True)])
+        return calls([each for _, each in due if not getattr(each[2](), "released", True)])
 
     def settles_at(self) -> float:
         """When the renewer repeats a conversion of the hold."""
@@ -245,7 +265,7 @@ class Hold:
         self.provisional = False
 
 
-def _calls(callbacks: Sequence[LossCallback]) -> list[Callback]:
+def calls(callbacks: Sequence[LossCallback]) -> list[Callback]:
     """The functions to call, each with its lease."""
     return [
         (callback, lease() or wrap(handle))

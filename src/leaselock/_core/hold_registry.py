@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leaselock._core.backend import LockState, Mode
-    from leaselock._core.hold import Callback
+    from leaselock._core.hold import Callback, QueueObserver
 
 # Seconds that a walk over all keys of a store may take.
 WALK_TIMEOUT = 60.0
@@ -97,6 +97,10 @@ class HoldRegistry:
         # dropped if a listener takes too long.
         self.due_events: deque[Callback] = deque(maxlen=MOST_EVENTS)
         self.reporting = Background()
+        # What is to follow the queues of holds, and was not started yet.
+        self.due_observers: list[QueueObserver] = []
+        # What follows the queues of holds.
+        self.observers: set[QueueObserver] = set()
         # Wakes the renewer before `planned`, the time it sleeps until.
         self.changed = Signal()
         self.planned = FOREVER
@@ -264,6 +268,8 @@ class HoldRegistry:
         """A hold ends. The renewer does not look at it any more, so its loss is reported now."""
         if hold.state is State.LOST:
             self.notify_lost(hold)
+        if hold.contention is not None:
+            hold.contention.stop()
         self._remove_entries(hold.claim, hold.owner(), hold)
 
     def _remove_dropped(self) -> None:
@@ -351,6 +357,8 @@ class HoldRegistry:
         self.changed.set()
         self.ending.set()
         self.backend.close()
+        for observer in list(self.observers):
+            observer.stop()
         in_flight = self.in_flight
         while in_flight.active and self.env.now() < until:
             in_flight.idle = Signal()

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from leaselock._core import conversion, timing, validity
 from leaselock._core.effects import FOREVER
 from leaselock._core.events import hold_event
-from leaselock._core.hold import NOT_OURS, RAN_OUT, TAKEN, UNCONFIRMED, Hold, State, no_owner
+from leaselock._core.hold import (
+    NOT_OURS,
+    RAN_OUT,
+    TAKEN,
+    UNCONFIRMED,
+    Hold,
+    State,
+    calls,
+    no_owner,
+)
 from leaselock._core.timing import Retry
 from leaselock._core.validation import (
     LONGEST_LEASE,
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
 
     from leaselock._core.backend import Lifetime, Mode
     from leaselock._core.effects import Guard, Owner
+    from leaselock._core.hold import QueueObserver
     from leaselock._core.hold_registry import HoldRegistry
 
 
@@ -373,6 +383,39 @@ class LeaseHandle:
         if self.lost():
             self.hold.lose(RAN_OUT)
             self.registry.notify_lost(self.hold)
+
+    def contended(self) -> bool:
+        """Whether others waited for the lock at the last look, which are repeated from now on."""
+        if self.released or self.hold.is_unlocked:
+            return False
+        return self._observer().seen
+
+    def on_contended(
+        self, callback: Callable[[Any], object], lease: object, wrap: Callable[[Any], object]
+    ) -> None:
+        """Call *callback* with the user's lease whenever others begin to wait for the lock; soon,
+        if one waits already.
+        """
+        if self.released or self.hold.is_unlocked:
+            return
+        observer = self._observer()
+        known = (callback, weakref.ref(lease), weakref.ref(self), wrap)
+        observer.callbacks.append(known)
+        if observer.seen:
+            self.registry.due_callbacks += calls([known])
+            self.registry.wake_renewer(0.0)
+
+    def _observer(self) -> QueueObserver:
+        """What follows the queue of the lock, from now on if it has not begun."""
+        hold, registry = self.hold, self.registry
+        observer = hold.contention
+        if observer is None:
+            from leaselock._core.contention import Contention  # loaded where it is used
+
+            observer = hold.contention = Contention(registry, hold)
+            registry.due_observers.append(observer)
+            registry.wake_renewer(0.0)
+        return observer
 
     def on_danger(
         self,

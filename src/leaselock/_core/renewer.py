@@ -183,6 +183,7 @@ class Renewer:
         """
         registry, env = self.registry, self.registry.env
         callbacks, events = registry.due_callbacks, registry.due_events
+        observers = registry.due_observers
         try:
             while callbacks:
                 callback = callbacks.pop(0)
@@ -193,6 +194,9 @@ class Renewer:
                     raise
             if events:
                 await registry.reporting.start(self._report_events, "events")
+            while observers:
+                await observers[0].start()
+                del observers[0]
         except Exception as error:
             self.not_started += 1
             self.start_at = env.now() + timing.pause(self.not_started, env.random())

@@ -209,10 +209,13 @@ class LockRow(abc.ABC):
         return ()
 
     def observe(self, claim: Claim) -> bool:
-        """For WATCH_LASTS seconds, notify the claim when a hold begins or ends; False if the store
-        cannot do that.
+        """For WATCH_LASTS seconds, notify the claim when a hold begins or ends, and when the first
+        waiter arrives (`notify_watchers`); False if the store cannot do that.
         """
         return False
+
+    def notify_watchers(self) -> None:  # noqa: B027
+        """Notify the claims that observe the lock."""
 
     def has_tombstone(self, claim_id: str) -> bool:
         """Whether the claim is refused for good. Needed where a request may arrive late."""
@@ -431,6 +434,8 @@ def acquire(row: LockRow, request: Acquire) -> Grant | Busy | Mismatch:
     promote(row)
     reply = _acquire(row, request)
     notify_changes(row, before, claim.id)
+    if before.head is None and row.queued(claim.id):
+        row.notify_watchers()  # those of holders who want to know whether others wait
     if type(reply) is Busy:
         return reply._replace(notified=row.notified(), waiting=row.length())
     return reply._replace(notified=row.notified())

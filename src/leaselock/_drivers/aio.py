@@ -219,9 +219,9 @@ class Aio(Driver):
         """The result of a function that awaits nothing, run as one step."""
         return function()
 
-    def step(self, function: Callable[..., None], *arguments: object) -> None:
-        """Run a function that awaits nothing as one step."""
-        function(*arguments)
+    def step(self, function: Callable[..., T], *arguments: object) -> T:
+        """Run a function that awaits nothing as one step; return its result."""
+        return function(*arguments)
 
     def _perform(self, effect: Effect[Any]) -> Awaitable[object]:
         """What to await for the answer. It is no coroutine itself: each one costs memory and time

@@ -95,10 +95,10 @@ class Threads(Driver):
         with self.monitor:
             return function()
 
-    def step(self, function: Callable[..., None], *arguments: object) -> None:
-        """Run a function that awaits nothing as one step."""
+    def step(self, function: Callable[..., T], *arguments: object) -> T:
+        """Run a function that awaits nothing as one step; return its result."""
         with self.monitor:
-            function(*arguments)
+            return function(*arguments)
 
     def _perform(self, effect: Effect[Any]) -> object:
         if isinstance(effect, Call):

@@ -101,8 +101,10 @@ class RedisBackend(Backend):
     async def watch_lock(self, claim: Claim, until: float) -> Watched:
         """The state of the claim's lock, and a notification of the next change of its key."""
         name = claim.name
-        key = self.keys_of(name).lock
-        notified = await self.tracking.watch(self.executor.ask, claim.id, key, until)
+        own = self.keys_of(name)
+        # A holder wants to know of waiters, too.
+        keys = (own.lock, own.queue) if claim.cached else (own.lock,)
+        notified = await self.tracking.watch(self.executor.ask, claim.id, keys, until)
         (state,) = await self.locks.inspect(name, "*", until)
         ends = [hold.remaining for hold in state.holds if hold.remaining is not None]
         return Watched(state, min([WATCH_INTERVAL, *ends]), notified)

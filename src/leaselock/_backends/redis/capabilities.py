@@ -126,7 +126,7 @@ async def _confirming(executor: Executor, replicas: int, until: float) -> list[F
 
 async def _tracking(executor: Executor, tracking: KeyTracking, until: float) -> Finding:
     try:
-        notified = await tracking.watch(executor.ask, PROBED, PROBED, until)
+        notified = await tracking.watch(executor.ask, PROBED, (PROBED,), until)
     finally:
         tracking.forget(PROBED)
     if notified:

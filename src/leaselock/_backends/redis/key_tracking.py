@@ -34,13 +34,13 @@ NEXT_ONLY: Command = ("CLIENT", "CACHING", "YES")
 
 
 class Watch:
-    """A watched key. A thread keeps the connection while it watches."""
+    """Watched keys of one lock. A thread keeps the connection while it watches."""
 
-    __slots__ = ("connection", "key", "signal", "tracked")
+    __slots__ = ("connection", "keys", "signal", "tracked")
 
-    def __init__(self, connection: Connection, key: str) -> None:
+    def __init__(self, connection: Connection, keys: tuple[str, ...]) -> None:
         self.connection = connection
-        self.key = key
+        self.keys = keys
         self.signal = Signal()
         self.tracked = False
 
@@ -56,24 +56,24 @@ class KeyTracking:
         """Forget everything."""
         self.watches: dict[str, Watch] = {}
 
-    async def watch(self, ask: Ask, claim_id: str, key: str, until: float) -> bool:
-        """Have the next change of *key* notified; return whether the server does that. *ask* is
-        `Executor.ask`.
+    async def watch(self, ask: Ask, claim_id: str, keys: tuple[str, ...], until: float) -> bool:
+        """Have the next change of one of the *keys*, which are in one slot, notified; return
+        whether the server does that. *ask* is `Executor.ask`.
         """
-        send = partial(self._send, claim_id, key)
-        await ask(key, (("EXISTS", key),), until, send=send)
+        send = partial(self._send, claim_id, keys)
+        await ask(keys[0], (("EXISTS", *keys),), until, send=send)
         watch = self.watches.get(claim_id)
         return watch is not None and watch.tracked
 
     async def _send(
         self,
         claim_id: str,
-        key: str,
+        keys: tuple[str, ...],
         address: Address,
         commands: Sequence[Command],
         until: float,
     ) -> list[Any]:
-        """Send commands, the last of which reads the key; return their replies."""
+        """Send commands, the last of which reads the keys; return their replies."""
         pool, watch = self.pool, self.watches.get(claim_id)
         if watch is not None and not _is_at(watch.connection, address):
             self.forget(claim_id)
@@ -81,7 +81,7 @@ class KeyTracking:
         if watch is None or pool.shared:
             connection, until = await pool.get(address, until)
             if watch is None or watch.connection is not connection:
-                watch = self.watches[claim_id] = Watch(connection, key)
+                watch = self.watches[claim_id] = Watch(connection, keys)
         connection = watch.connection
         watch.signal.clear()
         *before, last = commands
@@ -103,7 +103,7 @@ class KeyTracking:
     def changed(self, connection: Connection, key: str) -> None:
         """A key has changed; without a name any may have, or the connection is lost."""
         for watch in self.watches.values():
-            if watch.connection is connection and key in ("", watch.key):
+            if watch.connection is connection and (not key or key in watch.keys):
                 watch.signal.set()
 
     def await_change(self, claim_id: str, until: float) -> Call[None] | None:

@@ -185,14 +185,14 @@ class SqlLockRow(LockRow):
             self.in_table.add(hold.id)
             self.writes.append(("put hold", {"name": self.name, **_columns(hold)}))
         if known is None or known.token != hold.token:
-            self._notify_watchers()
+            self.notify_watchers()
 
     def remove(self, hold_id: str) -> None:
         """Delete a hold."""
         self._take_out(hold_id)
         self._remove_from_table(hold_id)
         self.changed = True
-        self._notify_watchers()
+        self.notify_watchers()
 
     def _take_out(self, hold_id: str) -> HoldRecord | None:
         found = next((hold for hold in self.kept if hold.id == hold_id), None)
@@ -324,7 +324,8 @@ class SqlLockRow(LockRow):
         self._mark((POLLS if self.requester.polls else LISTENS) + claim.id, WATCH_LASTS)
         return True
 
-    def _notify_watchers(self) -> None:
+    def notify_watchers(self) -> None:
+        """Notify the claims that observe the lock, and whose time has not passed."""
         for mark in sorted(self.tombstones):
             prefix, found, claim_id = mark.partition(":")
             if f"{prefix}:" in (LISTENS, POLLS) and found:

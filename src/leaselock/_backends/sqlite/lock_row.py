@@ -174,7 +174,7 @@ class FileLockRow(LockRow):
         before = self._take_out(hold.id)
         self.kept.append(hold)
         if before is None or before.token != hold.token:
-            self._notify_watchers()
+            self.notify_watchers()
         self.kept.sort(key=lambda each: each.token)
         record = (hold.id, hold.client, hold.lifetime, hold.expires, hold.metadata, hold.since)
         if hold.mode == "exclusive":
@@ -194,7 +194,7 @@ class FileLockRow(LockRow):
         if hold is not None and hold.mode != "exclusive":
             self.execute(SQL["remove"], (self.name, hold_id))
         self.execute(SQL["mark"], ("" if self.kept else None, self.name))
-        self._notify_watchers()
+        self.notify_watchers()
 
     def observe(self, claim: Claim) -> bool:
         """Notify the claim when a hold begins or ends."""
@@ -202,7 +202,8 @@ class FileLockRow(LockRow):
         self.execute(SQL["watch"], values)
         return True
 
-    def _notify_watchers(self) -> None:
+    def notify_watchers(self) -> None:
+        """Notify the claims that observe the lock, and whose time has not passed."""
         for claim_id, client, until in self.execute(SQL["watchers"], (self.name,)).fetchall():
             if until > self.now and self.alive(client):
                 self.notify(claim_id, client)

@@ -1,0 +1,271 @@
+"""Contention: a holder follows the queue of its lock, and ends with its hold."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+from tests.core.test_service import Refusing, Scene, mutex_of
+
+from leaselock._core.backend import Inspect, Watch, Watched
+from leaselock._core.effects import Sleep
+from leaselock.errors import NotApplied
+
+if TYPE_CHECKING:
+    from verification.simulation.world import Machine, Run
+
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.hold import Hold
+    from leaselock._core.lease_handle import LeaseHandle
+
+LEASE = 30.0
+INTERVAL = LEASE / 3
+
+
+class Quiet(Refusing):
+    """A backend that sends no notifications of changes."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self.capabilities = self.capabilities._replace(notifies_changes=False)
+
+
+class QuietScene(Scene):
+    """A world with such backends."""
+
+    backend_type = Quiet
+
+
+def looks(scene: Scene) -> int:
+    """How often the queue was looked at."""
+    return sum(isinstance(request, Watch | Inspect) for request in scene.store.seen)
+
+
+def told_by(handle: LeaseHandle, machine: Machine) -> list[float]:
+    """Have a callback note when it is called."""
+    told: list[float] = []
+    handle.on_contended(lambda its: told.append(machine.now()), handle, lambda its: its)
+    return told
+
+
+def waiting(scene: Scene, name: str = "two") -> tuple[Run, ClientCore]:
+    """Another client, which begins to wait."""
+    machine, service = scene.client(name)
+    return machine.start(mutex_of(service, lease=LEASE).acquire(60.0)), service
+
+
+def test_the_first_waiter_is_pushed() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=LEASE).acquire(None)
+        told = told_by(handle, machine)
+        await Sleep(machine.now() + 1.0)
+        assert (told, handle.contended()) == ([], False)
+        began = machine.now()
+        waiting(scene)
+        waiting(scene, "three")
+        await Sleep(machine.now() + 1.0)
+        assert len(told) == 1
+        assert told[0] - began < 0.5
+        assert handle.contended()
+        # One that asks later is told of what is known.
+        late = told_by(handle, machine)
+        await Sleep(machine.now() + 0.1)
+        assert len(late) == 1
+        # While others wait, more waiters cost the holder nothing.
+        before = looks(scene)
+        waiting(scene, "four")
+        await Sleep(machine.now() + 1.0)
+        assert looks(scene) == before
+        await handle.release()
+        assert not handle.contended()
+
+    scene.do(machine, whole(), 10.0)
+
+
+def test_without_notifications_the_queue_is_looked_at_as_often_as_the_lease_is_renewed() -> None:
+    scene = QuietScene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=LEASE).acquire(None)
+        told = told_by(handle, machine)
+        await Sleep(machine.now() + 1.0)
+        assert looks(scene) == 1
+        began = machine.now()
+        other, theirs = waiting(scene)
+        await Sleep(machine.now() + INTERVAL + 1.0)
+        assert len(told) == 1
+        assert told[0] - began <= INTERVAL
+        await theirs.close()
+        await Sleep(machine.now() + INTERVAL + 1.0)
+        assert other.ended
+        assert not handle.contended()
+        waiting(scene, "three")
+        await Sleep(machine.now() + INTERVAL + 1.0)
+        assert len(told) == 2
+        assert looks(scene) <= 6
+        await handle.release()
+        before = looks(scene)
+        await Sleep(machine.now() + 2 * INTERVAL)
+        assert looks(scene) == before
+
+    scene.do(machine, whole(), 100.0)
+
+
+def test_a_store_that_does_not_answer_tells_nothing() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    backend: Any = service.contexts[None].registry.backend
+    ask, failing = backend.request, [True]
+
+    async def request(wanted: Any, until: float) -> Any:
+        if failing:
+            raise NotApplied("out of reach")
+        return await ask(wanted, until)
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=LEASE).acquire(None)
+        backend.request = request
+        told = told_by(handle, machine)
+        waiting(scene)
+        await Sleep(machine.now() + INTERVAL + 1.0)
+        assert (told, handle.contended()) == ([], False)
+        failing.clear()
+        await Sleep(machine.now() + INTERVAL + 1.0)
+        assert len(told) == 1
+        await handle.release()
+
+    scene.do(machine, whole(), 40.0)
+
+
+def test_a_queue_that_cannot_be_read_tells_nothing() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    backend: Any = service.contexts[None].registry.backend
+    ask = backend.request
+
+    async def request(wanted: Any, until: float) -> Any:
+        reply = await ask(wanted, until)
+        return Watched(reply.state._replace(unreadable="damaged"), 0.0, notified=False)
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=LEASE).acquire(None)
+        backend.request = request
+        told = told_by(handle, machine)
+        waiting(scene)
+        await Sleep(machine.now() + 2 * INTERVAL)
+        assert told == []
+        await handle.release()
+
+    scene.do(machine, whole(), 40.0)
+
+
+def test_a_released_lease_is_not_told() -> None:
+    """Nor is a nested one that was released, although its hold goes on."""
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        mutex = mutex_of(service, lease=LEASE)
+        handle = await mutex.acquire(None)
+        nested = await mutex.acquire(None)
+        told = told_by(nested, machine)
+        await nested.release()
+        assert told_by(nested, machine) == []
+        waiting(scene)
+        await Sleep(machine.now() + 1.0)
+        assert (told, handle.contended(), nested.contended()) == ([], True, False)
+        await handle.release()
+        # Nothing follows a hold that was released before it could begin.
+        again = await mutex_of(service, "b").acquire(None)
+        before = looks(scene)
+        assert not again.contended()
+        await again.release()
+        await Sleep(machine.now() + 1.0)
+        assert looks(scene) == before
+
+    scene.do(machine, whole(), 10.0)
+
+
+def test_a_release_during_a_look_ends_it() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    registry = service.contexts[None].registry
+    backend: Any = registry.backend
+    ask = backend.request
+
+    async def slow(wanted: Any, until: float) -> Any:
+        reply = await ask(wanted, until)
+        await Sleep(machine.now() + 1.0)
+        return reply
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=LEASE).acquire(None)
+        backend.request = slow
+        assert not handle.contended()
+        await Sleep(machine.now() + 0.5)
+        assert len(registry.observers) == 1
+        await handle.release()
+        await Sleep(machine.now() + 1.0)
+        assert registry.observers == set()
+
+    scene.do(machine, whole())
+
+
+def test_the_end_of_the_client_ends_it() -> None:
+    for kind in (Scene, QuietScene):
+        scene = kind()
+        machine, service = scene.client()
+
+        async def whole(
+            scene: Scene = scene, machine: Machine = machine, service: ClientCore = service
+        ) -> None:
+            handle = await mutex_of(service, lease=LEASE).acquire(None)
+            told_by(handle, machine)
+            await Sleep(machine.now() + 1.0)
+            registry = service.contexts[None].registry
+            assert len(registry.observers) == 1
+            began = machine.now()
+            await service.close()
+            assert machine.now() - began < 0.5
+            assert registry.observers == set()
+
+        scene.do(machine, whole(), 10.0)
+
+
+def test_it_keeps_no_hold_alive() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        handle: Any = await mutex_of(service, lease=LEASE).acquire(None)
+        told_by(handle, machine)
+        await Sleep(machine.now() + 1.0)
+        hold: Hold = handle.hold
+        hold.owned = False  # no warning
+        service.contexts[None].registry.remove(hold)
+        hold.contention = None
+        del handle, hold
+        gc.collect()
+        await Sleep(machine.now() + 1.0)
+        assert service.contexts[None].registry.observers == set()
+
+    scene.do(machine, whole(), 10.0)
+
+
+def test_whoever_goes_on_without_the_lock_is_told_nothing() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=LEASE).acquire(None)
+        handle.hold.is_unlocked = True
+        assert told_by(handle, machine) == []
+        assert not handle.contended()
+        handle.hold.is_unlocked = False
+        await handle.release()
+
+    scene.do(machine, whole())

@@ -1,0 +1,116 @@
+"""Stories in which holders keep a lock until they learn that others wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from verification.simulation.judge import Violation
+from verification.simulation.redis import RedisStory
+from verification.simulation.redis_modes import read
+from verification.simulation.sql import SqlStory
+from verification.simulation.story import Story
+from verification.simulation.user import User
+
+from leaselock._backends.memory.store import CAPABILITIES
+from leaselock._core.effects import Sleep
+from leaselock._core.queue import NodeQueue
+from leaselock.errors import LeaseLost, StoreError
+
+if TYPE_CHECKING:
+    from verification.simulation.world import Machine
+
+    from leaselock._core.lease_handle import LeaseHandle
+
+# Seconds between two looks of a holder at what it was told, and for how long it keeps the lock.
+LOOK, LONGEST = 0.1, 12.0
+# Within so many looks a holder must hear of a waiter without faults, where the store notifies it.
+PUSHED = 12
+# With faults, within so many intervals of renewals, and so many looks more.
+INTERVALS, MORE = 6, 60
+
+
+class YieldingUser(User):
+    """Works until it is told that others wait."""
+
+    story: YieldPlay
+
+    async def _once(self) -> None:
+        mutex = self._mutex()
+        handle = await mutex.try_acquire(None)
+        if handle is None:
+            raise Violation("answer", "a wait without end ended without the lock")
+        try:
+            await self._until_told(handle)
+        except (LeaseLost, StoreError):
+            pass
+        except GeneratorExit:
+            raise  # the machine has crashed
+        except BaseException:
+            await self._release(handle)
+            raise
+        await self._release(handle)
+
+    async def _until_told(self, handle: LeaseHandle) -> None:
+        told: list[object] = []
+        handle.on_contended(told.append, handle, lambda its: its)
+        bound, unheard, end = self._bound(handle), 0, self.machine.now() + LONGEST
+        while not told and self.machine.now() < end and not handle.lost():
+            await Sleep(self.machine.now() + LOOK)
+            # What the machine does not run, it cannot hear: so looks are counted, not seconds.
+            unheard = unheard + 1 if self.story.others_wait(handle.hold.claim.name) else 0
+            if unheard > bound and not told and not handle.lost():
+                raise Violation("progress", f"a holder was not told of a waiter in {unheard} looks")
+
+    def _bound(self, handle: LeaseHandle) -> int:
+        if self.story.calm:
+            return PUSHED
+        return round(INTERVALS * handle.hold.claim.lease / 3 / LOOK) + MORE
+
+
+class YieldPlay(Story):
+    """Holders that yield, on any store."""
+
+    users = (1, 2)
+    rounds = (1, 2, 4)
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        super().__init__(seed, traced)
+        self.children_left = 0
+
+    def make_user(self, machine: Machine, service: Any) -> User:
+        """Make a user."""
+        return YieldingUser(self, machine, service)
+
+    def others_wait(self, name: str) -> bool:
+        """Whether the store has waiters that live."""
+        entry = self.model.table.entries.get(name)
+        claims = entry.queue.values() if entry is not None else ()
+        return any(self.model.alive(claim.client) for claim in claims)
+
+
+class YieldStory(YieldPlay):
+    """The rules, with the guarantees of the store in memory."""
+
+    def make_backend(self, machine: Machine) -> NodeQueue:
+        """Make the backend of a machine."""
+        return NodeQueue(CAPABILITIES, "store", "listener")
+
+
+class SqlYieldStory(YieldPlay, SqlStory):
+    """Protocol "lease" of PostgreSQL."""
+
+    def others_wait(self, name: str) -> bool:
+        """Whether the tables have waiters that have not ended."""
+        model: Any = self.model
+        waiters = model.tables.waiters.get(name, ())
+        return any(waiter["expires"] > model.tables.micros() for waiter in waiters)
+
+
+class RedisYieldStory(YieldPlay, RedisStory):
+    """The scripts of Redis."""
+
+    form = "hash"
+
+    def others_wait(self, name: str) -> bool:
+        """Whether the queue has members."""
+        return bool(read(self.net.hosts[self.master].server, name).queue)
