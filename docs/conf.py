@@ -29,6 +29,9 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"leaselock {version}"
 html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
+html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
 
 myst_heading_anchors = 3
 
