@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 from testkit.proxy import Proxy
 from testkit.servers.kubernetes import ADMIN, VERBS, Elector, KubeApiserver
 from testkit.servers.process import eventually
-from tests.backends.etcds import LIMIT, changes, connect, now, soon
+from tests.backends.etcds import LIMIT, now
 from tests.backends.rivals import Waiter, loss_time, take
 from tests.test_examples import EXAMPLES
 
 import leaselock
-from leaselock._backends.document.adapter import Changed, Conflict, Found, Stored
 from leaselock._backends.kubernetes.objects import object_name
-from leaselock._backends.kubernetes.store import KubernetesStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,106 +32,6 @@ LONG = 60.0
 def url(kubernetes: KubeApiserver) -> str:
     """A new namespace."""
     return kubernetes.url(kubernetes.namespace())
-
-
-def put(store: Any, name: str, version: Any = None, **fields: object) -> Any:
-    """Write a document without holds; return its version."""
-    header = {"v": "1", "n": 1, "by": f"x.{now()}", "at": 0, "token": 0, "limit": 0, "doubt": 0}
-    value = json.dumps(header | {"holds": [], "queue": []} | fields).encode()
-    reply = store.put(name, value, version, None, soon())
-    assert isinstance(reply, Stored), reply
-    return reply.version
-
-
-# --- requests and watches -------------------------------------------------------------------------
-
-
-def test_a_write_compares_the_version(url: str) -> None:
-    store, _ = connect(url)
-    assert store.get("a", soon()).version is None
-    first = put(store, "a")
-    assert store.put("a", b'{"holds":[]}', None, None, soon()) == Conflict(None)
-    second = put(store, "a", first)
-    stranger, _ = connect(url)
-    assert isinstance(stranger.put("a", b'{"holds":[]}', first, None, soon()), Conflict)
-    assert isinstance(store.put("a", b'{"holds":[]}', first, None, soon()), Conflict)
-    found = stranger.get("a", soon())
-    assert found.version == second
-    assert found.now is not None
-    third = put(stranger, "a", second)
-    # This one does not know of the third.
-    assert store.put("a", b'{"holds":[]}', second, None, soon()) == Conflict(None)
-    assert not store.delete("a", second, soon())
-    assert store.delete("a", third, soon())
-    gone = stranger.put("a", b'{"holds":[]}', third, None, soon())
-    assert isinstance(gone, Conflict)
-    assert stranger.get("a", soon()).version is None
-    store.close()
-    stranger.close()
-
-
-def test_a_list_has_several_pages_and_only_locks(kubernetes: KubeApiserver) -> None:
-    namespace = kubernetes.namespace()
-    opened: Any = connect(kubernetes.url(namespace))[0]
-    store = KubernetesStore(opened.api, page_size=2)
-    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-    foreign = {"metadata": {"name": "foreign"}, "spec": {"holderIdentity": "pod-1"}}
-    kubernetes.must("POST", leases, foreign)
-    names = ["a", "b.c", "Größe", "order:5", "x y"]
-    for name in names:
-        put(store, name)
-    found: list[str] = []
-    position = None
-    while True:
-        page = store.list(position, soon())
-        found += [name for name, _ in page.documents]
-        position = page.position
-        if position is None:
-            break
-    assert sorted(found) == sorted(names)
-    store.close()
-
-
-def test_gc_deletes_no_lease_that_another_program_has_created(kubernetes: KubeApiserver) -> None:
-    namespace = kubernetes.namespace()
-    store, _ = connect(kubernetes.url(namespace))
-    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-    kubernetes.must("POST", leases, {"metadata": {"name": "theirs"}, "spec": {}})
-    version = put(store, "theirs", store.get("theirs", soon()).version)
-    assert not store.delete("theirs", version, soon())
-    assert kubernetes.lease(namespace, "theirs")
-    store.close()
-
-
-def test_changes_are_reported(url: str) -> None:
-    store, listener = connect(url)
-    versions = {name: put(store, name) for name in ("a", "B")}
-    assert changes(listener, versions, 0.0) == ()
-    new = put(store, "B", versions["B"])
-    (changed,) = changes(listener, versions)
-    assert (changed.name, changed.found and changed.found.version) == ("B", new)
-    # What has happened before the watch, of one that is new to the listener.
-    c = put(store, "c")
-    newer = put(store, "c", c)
-    (changed,) = changes(listener, {"c": c})
-    assert (changed.name, changed.found and changed.found.version) == ("c", newer)
-    assert store.delete("c", newer, soon())
-    assert changes(listener, {"c": newer}) == (Changed("c", Found(None, None)),)
-    put(store, "d")
-    (changed,) = changes(listener, {"d": None})
-    assert changed.name == "d"
-    listener.close()
-    store.close()
-
-
-def test_a_version_that_is_too_old_is_read_again(url: str) -> None:
-    store, listener = connect(url)
-    version = put(store, "a")
-    found = changes(listener, {"a": "1"}, LIMIT)
-    assert [one.name for one in found] == ["a"]
-    assert changes(listener, {"a": version}, 0.0) == ()
-    listener.close()
-    store.close()
 
 
 # --- users ----------------------------------------------------------------------------------------
