@@ -231,7 +231,7 @@ class ScriptedLock:
         if reply[0] == -2:
             return Mismatch(None if reply[1] < 0 else reply[1])
         _, left, rank, _, owner, record, *holds = reply
-        held = held_of(owner, record, left)
+        held = partial(held_of, owner, record, left)
         recheck = _recheck(left, rank)
         if self.form == "string" and rank in (0, 1) and is_foreign(owner, record):
             recheck = min(recheck, RECHECK_FOREIGN)
