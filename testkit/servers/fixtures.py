@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from testkit.servers.mariadb import MariaDB
     from testkit.servers.pgbouncer import PgBouncer
     from testkit.servers.postgres import Postgres
+    from testkit.servers.s3 import ObjectStore
     from testkit.servers.zookeeper import Ensemble
 
 # The modules of the servers are imported by the fixtures, so that a test without a server needs
@@ -113,6 +114,15 @@ def dynamodb() -> Iterator[DynamoDB]:
     from testkit.servers.dynamodb import DynamoDB
 
     with DynamoDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[ObjectStore]:
+    """A server with the interface of S3, without buckets."""
+    from testkit.servers.s3 import ObjectStore
+
+    with ObjectStore() as server:
         yield server
 
 

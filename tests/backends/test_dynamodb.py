@@ -220,7 +220,7 @@ def test_a_table_of_boto3_names_the_table(dynamodb: DynamoDB, table: str) -> Non
 
 def test_a_client_of_another_service_is_refused() -> None:
     other = boto3.client("sts", region_name=REGION, **LOGIN)
-    with pytest.raises(TypeError, match=r"boto3 \(DynamoDB"):
+    with pytest.raises(TypeError, match=r"boto3 \(DynamoDB, S3\)"):
         leaselock.Client(other)
     other.close()
 

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import pytest
 from hypothesis import strategies as st
 from verification.fuzz.properties import holds
 
@@ -16,6 +17,9 @@ from leaselock.errors import LeaselockError
 
 if TYPE_CHECKING:
     from leaselock._backends import Opened
+
+# Opening an object store says what it is for.
+pytestmark = pytest.mark.filterwarnings("ignore:an object store:UserWarning")
 
 SERVERS = [scheme for scheme in SCHEMES if scheme not in ("memory", "sqlite", "unix")]
 # What parts a URL, what is quoted in one, and what parsers have stumbled over.

@@ -73,19 +73,21 @@ class StoreType(NamedTuple):
 
 # What some stores cannot do, and which can: messages name them.
 SHARING = (
-    "memory, SQLite, PostgreSQL, MySQL by lease and row, Redis by hash, ZooKeeper by queue, etcd "
-    "and Kubernetes have them"
+    "memory, SQLite, PostgreSQL, MySQL by lease and row, Redis by hash, ZooKeeper by queue, etcd, "
+    "Kubernetes, DynamoDB and S3 have them"
 )
 ABLE = {
     "shared": SHARING,
-    "update": "memory, SQLite, PostgreSQL and MySQL by lease, etcd and Kubernetes have it",
+    "update": (
+        "memory, SQLite, PostgreSQL and MySQL by lease, etcd, Kubernetes, DynamoDB and S3 have it"
+    ),
     "permits": (
         "memory, SQLite, PostgreSQL and MySQL by lease, Redis by hash, ZooKeeper by queue with "
-        "kazoo's names, etcd and Kubernetes have them"
+        "kazoo's names, etcd, Kubernetes, DynamoDB and S3 have them"
     ),
     "min_hold": (
         'memory, SQLite, PostgreSQL and MySQL by protocol "lease", Redis by "hash" without '
-        "replicas, etcd and Kubernetes"
+        "replicas, etcd, Kubernetes, DynamoDB and S3"
     ),
     "tokens": "memory, and Redis by hash or string (for cached= without replicas)",
 }
@@ -97,6 +99,7 @@ GROUP = "leaselock.stores"
 REDIS = "leaselock._backends.redis.store"
 REDLOCK = "leaselock._backends.redlock.store"
 DYNAMODB = "leaselock._backends.dynamodb.store"
+S3 = "leaselock._backends.s3.store"
 SCHEMES = {
     "memory": "leaselock._backends.memory.store",
     "sqlite": "leaselock._backends.sqlite.store",
@@ -116,6 +119,7 @@ SCHEMES = {
     "mysql": "leaselock._backends.sql.store",
     "mariadb": "leaselock._backends.sql.store",
     "dynamodb": DYNAMODB,
+    "s3": S3,
 }
 # The clients that users have already, by the package that their class, or one above it, is from. A
 # package with clients of several services is named with the class.
@@ -126,6 +130,7 @@ OBJECTS = {
     "sqlalchemy": "leaselock._backends.sql.store",
     "botocore.DynamoDB": DYNAMODB,
     "boto3.dynamodb.Table": DYNAMODB,
+    "boto3.s3.Bucket": S3,
 }
 
 
@@ -218,7 +223,7 @@ def _of_object(target: object) -> StoreType:
             return _built_in(OBJECTS[name])
     raise TypeError(
         "a store is named by a URL such as 'sqlite:///', a list of Redis masters, or a client of "
-        "redis-py, valkey-py, kazoo, SQLAlchemy or boto3 (DynamoDB), not by one of type "
+        "redis-py, valkey-py, kazoo, SQLAlchemy or boto3 (DynamoDB, S3), not by one of type "
         f"{type(target).__name__}"
     )
 

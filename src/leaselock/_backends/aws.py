@@ -31,7 +31,9 @@ PUBLIC = ("region", "endpoint", "profile")
 # Seconds. boto3 before 1.44 cannot limit the time of one request: each may take this long.
 CONNECT_TIMEOUT = 1.0
 READ_TIMEOUT = 2.0
-SHORTEST_TIMEOUT = 0.05
+# An operation may need several requests within one deadline. One that begins a little too late gets
+# this long: to give up what was nearly done would help nobody.
+GRACE = 0.25
 # How many idle connections are kept: threads that call at the same time open more.
 CONNECTIONS = 32
 # The first pause of a throttled request is up to 40 ms.
@@ -58,6 +60,7 @@ DENIED = {
     *("OptInRequired", "NotAuthorized", "KMSAccessDeniedException", "401", "403"),
     *("RequestTimeTooSkewed", "AuthorizationHeaderMalformed", "AllAccessDisabled"),
 }
+UNSUPPORTED = {"NotImplemented", "501"}
 MISSING = {"ResourceNotFoundException", "NoSuchBucket"}
 
 
@@ -225,9 +228,9 @@ class Connection:
             client = self.client()
             # To make the client is no time of the service, and may take long.
             left = until - (began if self.made_at >= began else self.now())
-            if left <= 0:
+            if left <= -GRACE:
                 raise StoreUnreachable(f"{self.where}: the time for the request was over")
-            self._limits.left = max(left, SHORTEST_TIMEOUT)
+            self._limits.left = max(left, GRACE)
             reply: dict[str, Any] = getattr(client, operation)(**arguments)
             if "Body" in reply:
                 reply["Body"] = reply["Body"].read()
@@ -306,6 +309,8 @@ class Connection:
             return Throttled(f"{self.where}: throttled, more requests than its capacity ({code})")
         if code in BUSY:
             return not_applied(text, "unreachable")
+        if code in UNSUPPORTED:
+            return NotApplied(text, "misconfigured")
         if code in DENIED:
             return NotApplied(text, "denied")
         if code in MISSING:

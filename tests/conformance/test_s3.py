@@ -1,0 +1,47 @@
+"""The conformance suite on a server with the interface of S3, versitygw.
+
+Each scenario has a prefix of its own in one bucket.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from testkit.conformance import Scenario, Store
+from tests.conformance.share import EVERY, name, run
+
+import leaselock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from testkit.servers.s3 import ObjectStore
+
+pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("ignore:an object store:UserWarning")]
+
+
+@pytest.fixture(scope="module")
+def store(object_store: ObjectStore) -> Store:
+    """The bucket of this module."""
+    bucket = f"conformance-{uuid.uuid4().hex[:8]}"
+    with leaselock.Client(object_store.url(bucket), op_timeout=60) as client:
+        client.setup()
+    return Store(
+        "s3",
+        lambda folder: object_store.url(bucket, uuid.uuid4().hex, poll="0.02"),
+        protocols=("document",),
+        notifies=False,
+        min_hold=True,
+        sharing=True,
+        updates=True,
+        permits=True,
+        reply_factor=5.0,
+        max_waiters=30,
+    )
+
+
+@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
+def test_s3(scenario: Scenario, driver: str, store: Store, tmp_path: Path) -> None:
+    run(scenario, store, driver, tmp_path)
