@@ -139,6 +139,15 @@ def session(database: Database) -> Iterator[Any]:
 
 
 @asynccontextmanager
+async def async_plain(database: Database) -> AsyncIterator[Any]:
+    """An AsyncConnection of psycopg."""
+    async with await psycopg.AsyncConnection.connect(
+        database.url.replace("+psycopg", "")
+    ) as connection:
+        yield connection
+
+
+@asynccontextmanager
 async def async_core(database: Database) -> AsyncIterator[Any]:
     """An AsyncConnection."""
     engine = create_async_engine(database.async_url)
@@ -191,6 +200,7 @@ class Route(NamedTuple):
 
 ROUTES = [
     Route("plain", plain),
+    Route("async-plain", async_plain, coroutine=True),
     Route("core", core, account),
     Route("core-text", core),
     Route("session", session, account),

@@ -101,7 +101,21 @@ async def locked(target: Any, name: str, **options: Any) -> AsyncIterator[None]:
 
 async def execute(target: Any, statement: str) -> Any:
     """The first value that a statement brings, if any."""
+    if type(target).__module__.partition(".")[0] != "sqlalchemy":
+        return await _execute_plain(target, statement)
     result = target.execute(sqlalchemy.text(statement))
     if inspect.isawaitable(result):
         result = await result
     return result.scalar() if result.returns_rows else None
+
+
+async def _execute_plain(target: Any, statement: str) -> Any:
+    """The same on a connection of a driver."""
+    cursor = target.cursor()
+    done = cursor.execute(statement)
+    if inspect.isawaitable(done):
+        await done
+    row = cursor.fetchone() if cursor.description else None
+    if inspect.isawaitable(row):
+        row = await row
+    return row[0] if row else None

@@ -7,6 +7,7 @@ reads come from a snapshot (hazard J12). Rows are read only to find out why noth
 from __future__ import annotations
 
 import operator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaselock._core.validation import checked_token
@@ -41,13 +42,24 @@ class Write(NamedTuple):
         return self.condition != "="
 
 
-class Writer(Protocol):
-    """Executes a write on a connection."""
+Decisions = Generator[bool | None, Any, int]
+
+
+class Described(Protocol):
+    """What the decisions need to know of a connection."""
 
     unchanged_is_unmatched: bool
     """Whether rows count as matched only if the UPDATE changed them (MySQL, hazard J13)."""
     snapshots: bool
     """Whether an UPDATE sees rows that a SELECT of the same transaction does not (MySQL)."""
+
+    def name(self, write: Write) -> str:
+        """The name of the table, for messages."""
+        ...
+
+
+class Writer(Described, Protocol):
+    """Executes a write on a connection."""
 
     def update(self, write: Write) -> int:
         """Execute the UPDATE. Returns how many rows it matched."""
@@ -55,10 +67,6 @@ class Writer(Protocol):
 
     def look(self, write: Write, *, current: bool) -> tuple[object] | None:
         """The version or fence of the row; None without a row. *current*: not from a snapshot."""
-        ...
-
-    def name(self, write: Write) -> str:
-        """The name of the table, for messages."""
         ...
 
 
@@ -106,12 +114,29 @@ def _check(key: Mapping[str, object], values: Mapping[str, object], column: str)
 
 def handle(writer: Writer, write: Write) -> int:
     """Execute the write, or raise why it was refused. Returns the new value of the column."""
+    decisions = decide(writer, write)
+    current = next(decisions)
+    try:
+        while True:
+            answer = (
+                writer.update(write) if current is None else writer.look(write, current=current)
+            )
+            current = decisions.send(answer)
+    except StopIteration as end:
+        number: int = end.value
+        return number
+
+
+def decide(writer: Described, write: Write) -> Decisions:
+    """The statements of a write. None asks for the UPDATE, and is sent how many rows it matched;
+    a bool asks for `look` with this *current*, and is sent its row. Returns the new value.
+    """
     for _ in range(TRIES):
-        matched = writer.update(write)
+        matched = yield None
         if matched == 1:
             return write.new
         _check_count(writer, write, matched)
-        _check_row(writer, write)
+        yield from _check_row(writer, write)
     if write.fence and writer.unchanged_is_unmatched:
         return write.new  # the same token and the same values: there was nothing to change
     raise NotApplied(
@@ -120,7 +145,7 @@ def handle(writer: Writer, write: Write) -> int:
     )
 
 
-def _check_count(writer: Writer, write: Write, matched: int) -> None:
+def _check_count(writer: Described, write: Write, matched: int) -> None:
     if matched < 0:
         raise OutcomeUnknown("the driver does not say how many rows an UPDATE matched: roll back")
     if matched > 1:
@@ -130,11 +155,11 @@ def _check_count(writer: Writer, write: Write, matched: int) -> None:
         )
 
 
-def _check_row(writer: Writer, write: Write) -> None:
+def _check_row(writer: Described, write: Write) -> Generator[bool, Any, None]:
     """Raise the reason why the UPDATE did not match the row; return if it would match now."""
-    row = writer.look(write, current=False)
+    row = yield False
     if writer.snapshots and (row is None or _fits(write, row[0])):
-        row = writer.look(write, current=True)
+        row = yield True
     if row is None:
         raise RowNotFound(writer.name(write), dict(write.key))
     if not _fits(write, row[0]):

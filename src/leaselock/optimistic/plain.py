@@ -10,6 +10,8 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from leaselock.optimistic.condition import decide
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -25,15 +27,6 @@ MARKERS: dict[str, Callable[[int], str]] = {
 }
 
 
-def driver_of(connection: object) -> str | None:
-    """The name of the DB-API package of the connection; None if it is of none."""
-    for cls in type(connection).__mro__:
-        top = cls.__module__.partition(".")[0]
-        if hasattr(sys.modules.get(top), "paramstyle"):
-            return top
-    return None
-
-
 class Plain:
     """Executes a write on a DB-API connection, in the caller's transaction."""
 
@@ -46,6 +39,19 @@ class Plain:
 
     def update(self, write: Write) -> int:
         """Execute the UPDATE. Returns how many rows it matched."""
+        with closing(self.connection.cursor()) as cursor:
+            cursor.execute(*self.update_text(write))
+            matched: int = cursor.rowcount
+        return matched
+
+    def look(self, write: Write, *, current: bool) -> tuple[object] | None:
+        """The version or fence of the row; None without a row. *current*: not from a snapshot."""
+        with closing(self.connection.cursor(**self.rows())) as cursor:
+            cursor.execute(*self.look_text(write, current))
+            return value_of(cursor.fetchone())
+
+    def update_text(self, write: Write) -> tuple[str, Any]:
+        """The UPDATE, and its parameters."""
         text = Text(self.style, self.mysql)
         new = {**write.values, write.column: write.new}
         sets = ", ".join(f"{text.name(name)} = {text.value(value)}" for name, value in new.items())
@@ -53,26 +59,17 @@ class Plain:
         where = f"{text.where(write)} AND "
         unwritten = f"{column} IS NULL OR " if write.fence else ""
         where += f"({unwritten}{column} {write.condition} {text.value(write.limit)})"
-        statement = f"UPDATE {text.table(write.table)} SET {sets} WHERE {where}"
-        with closing(self.connection.cursor()) as cursor:
-            cursor.execute(statement, text.parameters)
-            matched: int = cursor.rowcount
-        return matched
+        return f"UPDATE {text.table(write.table)} SET {sets} WHERE {where}", text.parameters
 
-    def look(self, write: Write, *, current: bool) -> tuple[object] | None:
-        """The version or fence of the row; None without a row. *current*: not from a snapshot."""
+    def look_text(self, write: Write, current: bool) -> tuple[str, Any]:
+        """The SELECT, and its parameters."""
         text = Text(self.style, self.mysql)
         what = f"SELECT {text.name(write.column)} FROM {text.table(write.table)}"
         # This syntax is known to MariaDB and every version of MySQL.
         how = " LOCK IN SHARE MODE" if current else ""
-        with closing(self.connection.cursor(**self._rows())) as cursor:
-            cursor.execute(f"{what} WHERE {text.where(write)}{how}", text.parameters)
-            row = cursor.fetchone()
-        if row is None:
-            return None
-        return (next(iter(row.values())) if hasattr(row, "values") else row[0],)
+        return f"{what} WHERE {text.where(write)}{how}", text.parameters
 
-    def _rows(self) -> dict[str, object]:
+    def rows(self) -> dict[str, object]:
         """psycopg may be set to make objects of rows; this asks for tuples."""
         if self.driver != "psycopg":
             return {}
@@ -81,6 +78,34 @@ class Plain:
     def name(self, write: Write) -> str:
         """The name of the table, for messages."""
         return ".".join(parts_of(write.table))
+
+
+async def handle_async(connection: Any, driver: str, write: Write) -> int:
+    """Execute the write on an asynchronous connection of psycopg, as `handle` does."""
+    plain = Plain(connection, driver)
+    decisions = decide(plain, write)
+    current = next(decisions)
+    try:
+        while True:
+            answer: Any
+            async with connection.cursor(**plain.rows()) as cursor:
+                if current is None:
+                    await cursor.execute(*plain.update_text(write))
+                    answer = cursor.rowcount
+                else:
+                    await cursor.execute(*plain.look_text(write, current))
+                    answer = value_of(await cursor.fetchone())
+            current = decisions.send(answer)
+    except StopIteration as end:
+        number: int = end.value
+        return number
+
+
+def value_of(row: Any) -> tuple[object] | None:
+    """The only column of a row, which may be a mapping; None without a row."""
+    if row is None:
+        return None
+    return (next(iter(row.values())) if hasattr(row, "values") else row[0],)
 
 
 class Text:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
+from leaselock._backends.sql.given_connections import driver_of, raw
 from leaselock.optimistic.condition import fenced, handle, versioned
-from leaselock.optimistic.plain import Plain, driver_of
+from leaselock.optimistic.plain import Plain, handle_async
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -57,8 +58,9 @@ def compare_and_set(
 ) -> int | Coroutine[Any, Any, int]:
     """Write a row if it still has the version *expected*. Returns its new version, one more.
 
-    *target* is a Connection or a Session of SQLAlchemy, or any DB-API connection. With an
-    AsyncConnection or AsyncSession the same call is awaited. It runs ``UPDATE … SET …, version =
+    *target* is a Connection or a Session of SQLAlchemy, a connection of Django, or any DB-API
+    connection. With an AsyncConnection or AsyncSession of SQLAlchemy, or an AsyncConnection of
+    psycopg, the same call is awaited. It runs ``UPDATE … SET …, version =
     expected + 1 WHERE key AND version = expected`` in the caller's transaction, which the caller
     commits.
 
@@ -143,10 +145,15 @@ def _perform(target: Any, write: Write) -> int | Coroutine[Any, Any, int]:
         return (alchemy.perform_async if alchemy.is_async(target) else alchemy.perform)(
             target, write
         )
+    target = raw(target)
     driver = driver_of(target)
-    if driver is None or not hasattr(target, "cursor") or iscoroutinefunction(target.commit):
+    asynchronous = iscoroutinefunction(getattr(target, "commit", None))
+    if driver is None or not hasattr(target, "cursor") or (asynchronous and driver != "psycopg"):
         raise TypeError(
-            "a connection of SQLAlchemy, asynchronous or not, or a blocking one of a DB-API driver "
-            f"is wanted, not {type(target).__module__}.{type(target).__qualname__}"
+            "a connection of SQLAlchemy or of psycopg, asynchronous or not, of Django, or a "
+            "blocking one of a DB-API driver is wanted, not "
+            f"{type(target).__module__}.{type(target).__qualname__}"
         )
+    if asynchronous:
+        return handle_async(target, driver, write)
     return handle(Plain(target, driver), write)

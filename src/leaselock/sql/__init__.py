@@ -1,4 +1,4 @@
-"""A lock that lasts as long as the caller's transaction, through SQLAlchemy.
+"""A lock that lasts as long as the caller's transaction, on the connection that it has open.
 
     with engine.begin() as connection, leaselock.sql.lock(connection, "order:5"):
         ...                                     # one transaction at a time gets here
@@ -10,15 +10,17 @@ and not before. `lock` commits nothing, rolls back nothing, and does nothing at 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from leaselock._core.effects import FOREVER
 from leaselock._core.validation import checked_name, checked_timeout
 from leaselock._drivers.system_env import now
+from leaselock.sql import plain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from types import ModuleType
 
     from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -27,24 +29,38 @@ if TYPE_CHECKING:
     Blocking = Connection | Session | scoped_session[Any]
     Async = AsyncConnection | AsyncSession | async_scoped_session[Any]
 
+    class BlockingDriver(Protocol):
+        """A connection of psycopg, PyMySQL or Django."""
+
+        def cursor(self) -> Any: ...
+        def rollback(self) -> None: ...
+
+    class AsyncDriver(Protocol):
+        """An asynchronous connection of psycopg."""
+
+        def cursor(self) -> Any: ...
+        async def rollback(self) -> None: ...
+
+
 __all__ = ["lock"]
 
 
 @overload
 def lock(
-    target: Blocking, name: str, *, timeout: float | None = ...
+    target: Blocking | BlockingDriver, name: str, *, timeout: float | None = ...
 ) -> AbstractContextManager[None]: ...
 @overload
 def lock(
-    target: Async, name: str, *, timeout: float | None = ...
+    target: Async | AsyncDriver, name: str, *, timeout: float | None = ...
 ) -> AbstractAsyncContextManager[None]: ...
 def lock(
     target: Any, name: str, *, timeout: float | None = None
 ) -> AbstractContextManager[None] | AbstractAsyncContextManager[None]:
     """Take the lock *name* for the rest of the transaction; a context manager for its use.
 
-    *target* is a Connection or a Session of SQLAlchemy; with an AsyncConnection or AsyncSession,
-    use ``async with``. If no transaction is open, this begins one, as any statement does. Another
+    *target* is a Connection or a Session of SQLAlchemy, or a connection of psycopg, PyMySQL or
+    Django; with an asynchronous one of SQLAlchemy or psycopg, use ``async with``. If no transaction
+    is open, this begins one, as any statement does; Django needs `atomic`. Another
     transaction that takes the same name waits until this one ends. A transaction may take the same
     lock again, and several locks. Take several in the same order everywhere: otherwise two
     transactions may deadlock, which the database ends with an error.
@@ -62,29 +78,32 @@ def lock(
     """
     checked_name(name)
     seconds = checked_timeout(timeout)
-    if not any(cls.__module__.partition(".")[0] == "sqlalchemy" for cls in type(target).__mro__):
-        raise TypeError(
-            "a Connection or a Session of SQLAlchemy, or one of their asynchronous twins, is "
-            f"wanted, not {type(target).__module__}.{type(target).__qualname__}"
-        )
-    from leaselock.sql import alchemy
+    if any(cls.__module__.partition(".")[0] == "sqlalchemy" for cls in type(target).__mro__):
+        from leaselock.sql import alchemy
 
-    return (_locked_async if alchemy.is_async(target) else _locked)(target, name, seconds)
+        taker: ModuleType = alchemy
+    elif plain.is_supported(target):
+        taker = plain
+    else:
+        raise TypeError(
+            "a Connection or a Session of SQLAlchemy, or one of their asynchronous twins, or a "
+            "connection of psycopg, PyMySQL or Django is wanted, not "
+            f"{type(target).__module__}.{type(target).__qualname__}"
+        )
+    return (_locked_async if taker.is_async(target) else _locked)(taker, target, name, seconds)
 
 
 @contextmanager
-def _locked(target: Any, name: str, timeout: float | None) -> Iterator[None]:
-    from leaselock.sql import alchemy
-
-    alchemy.take(target, name, _deadline(timeout))
+def _locked(taker: ModuleType, target: Any, name: str, timeout: float | None) -> Iterator[None]:
+    taker.take(target, name, _deadline(timeout))
     yield
 
 
 @asynccontextmanager
-async def _locked_async(target: Any, name: str, timeout: float | None) -> AsyncIterator[None]:
-    from leaselock.sql import alchemy
-
-    await alchemy.take_async(target, name, _deadline(timeout))
+async def _locked_async(
+    taker: ModuleType, target: Any, name: str, timeout: float | None
+) -> AsyncIterator[None]:
+    await taker.take_async(target, name, _deadline(timeout))
     yield
 
 

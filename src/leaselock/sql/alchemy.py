@@ -115,14 +115,8 @@ def create_row(connection: sqlalchemy.Connection, name: str) -> None:
         return
     pool = connection.engine.pool.recreate()
     try:
-        _make(pool, name)
-    except _errors_of(connection) as error:
-        code = error.args[0] if error.args else None
-        if code in mysql.NOT_IN_TIME:
-            return  # another transaction is creating the row, and has it locked
-        missing = code == mysql.NO_TABLE
-        reason = mysql.no_table() if missing else f"the lock's row could not be made: {error}"
-        raise NotApplied(reason) from error
+        if not _make(pool, name, _errors_of(connection)):
+            return
     finally:
         pool.dispose()
     if len(made) >= MOST_NAMES:
@@ -135,17 +129,12 @@ def _errors_of(connection: sqlalchemy.Connection) -> type[Exception]:
     return errors
 
 
-def _make(pool: sqlalchemy.Pool, name: str) -> None:
-    connection = pool.connect()
-    row = (name.encode().hex(),)
-    try:
-        cursor = connection.cursor()
-        cursor.execute("SELECT name FROM leaselock_row WHERE name = UNHEX(%s)", row)
-        # Only if the row is missing: an INSERT IGNORE would wait for a locked row.
-        if cursor.fetchone() is None:
-            cursor.execute("SET innodb_lock_wait_timeout = 1")
-            cursor.execute("INSERT IGNORE INTO leaselock_row (name) VALUES (UNHEX(%s))", row)
-            connection.commit()
-        cursor.close()
-    finally:
-        connection.invalidate()
+def _make(pool: sqlalchemy.Pool, name: str, errors: type[Exception]) -> bool:
+    with mysql.row_errors(errors) as made:
+        connection = pool.connect()
+        try:
+            mysql.make_row(connection, name)
+            made.append(name)
+        finally:
+            connection.invalidate()
+    return bool(made)

@@ -12,7 +12,8 @@ Nothing is read without a lock: such a read would fix the snapshot of the transa
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from leaselock._core.timing import pause
@@ -72,6 +73,36 @@ def take(name: str, until: float) -> Steps:
 def no_table() -> str:
     """The message for a missing table."""
     return f"there is no table leaselock_row: run `leaselock setup URL`, or {SCHEMA}"
+
+
+def make_row(connection: Any, name: str) -> None:
+    """Create and commit the row of the name, if it is missing, on a connection of a driver."""
+    row = (name.encode().hex(),)
+    cursor = connection.cursor()
+    cursor.execute("SELECT name FROM leaselock_row WHERE name = UNHEX(%s)", row)
+    # Only if the row is missing: an INSERT IGNORE would wait for a locked row.
+    if cursor.fetchone() is None:
+        cursor.execute("SET innodb_lock_wait_timeout = 1")
+        cursor.execute("INSERT IGNORE INTO leaselock_row (name) VALUES (UNHEX(%s))", row)
+        connection.commit()
+    cursor.close()
+
+
+@contextmanager
+def row_errors(errors: type[Exception]) -> Iterator[list[str]]:
+    """Report errors of `make_row` as NotApplied. The list stays empty if the row is being made by
+    another transaction, which has it locked.
+    """
+    made: list[str] = []
+    try:
+        yield made
+    except errors as error:
+        code = error.args[0] if error.args else None
+        if code in NOT_IN_TIME:
+            return
+        missing = code == NO_TABLE
+        reason = no_table() if missing else f"the lock's row could not be made: {error}"
+        raise NotApplied(reason) from error
 
 
 def _take(name: str, until: float, limit: int) -> Steps:

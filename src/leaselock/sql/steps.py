@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from leaselock._backends.sql.given_connections import driver_of
 from leaselock.errors import AcquireTimeout, NotApplied
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ Steps = Generator[Step, Any, None]
 def code_of(error: Exception) -> object:
     """The SQLSTATE or the number of an error of the database; None for other errors."""
     cause = getattr(error, "orig", None)
-    if cause is None:
+    if cause is None and driver_of(error) is None:
         return None
+    cause = error if cause is None else cause
     state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     # Drivers of MySQL may have both. The number is more specific.
     number = cause.args[0] if cause.args and isinstance(cause.args[0], int) else None
