@@ -665,7 +665,12 @@ class Connection(Lifecycle):
         if client is None:
             return
         closer = threading.Thread(target=_stop, args=(client,), name="leaselock-close", daemon=True)
-        closer.start()
+        try:
+            closer.start()
+        except RuntimeError:
+            # The interpreter ends: from Python 3.12 on, it starts no more threads then.
+            _stop(client)
+            return
         closer.join(CLOSE_TIMEOUT)
         if closer.is_alive():
             # The server does not answer; it ends the session by its timeout. Should kazoo still be
