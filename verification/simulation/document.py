@@ -410,7 +410,8 @@ class DocumentPeriodJudge(DocumentJudge):
         super()._check_write(name, before, document)
         for hold in document["holds"]:
             begun = self.begun.setdefault(hold["token"], self.world.time)
-            free = hold.get("free", 0.0)
+            # From the write that has changed the hold, which may be an earlier one.
+            free = hold.get("free", 0.0) if hold["beat"] == document["n"] else 0.0
             longer = self.world.time + free > begun + self.period + LENGTHENED
             if self.calm and not self.align and free > LENGTHENED and longer:
                 raise Violation("period", f"{hold['id']} stays for longer than its period")
