@@ -13,7 +13,7 @@ from verification.models.worlds import claim_of
 from leaselock._backends.redis import index
 from leaselock._backends.redis.keys import SLOTS, index_of, keys_of, slot_of, tag_of
 from leaselock._core.backend import Acquire, Claim, CollectGarbage, Grant, Inspect, Release, Walk
-from leaselock.errors import NotApplied
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -283,6 +283,87 @@ def test_gc_reads_a_long_index_page_by_page(store: Store, monkeypatch: pytest.Mo
     assert store.members() == [f"lock:n{number:02}" for number in range(0, 40, 3)]
 
 
+def add_foreign(store: Store, count: int) -> None:
+    """Another program adds members to the index that are no keys of locks."""
+    found = store.server.data.values[index_of(None, "lock:").encode()]
+    assert isinstance(found, Sorted)
+    found.update({b"\xff%d" % number: 0.0 for number in range(count)})
+    found.update({b"lock:\xff": 0.0, b"lock:": 0.0})
+
+
+def test_a_list_reads_a_long_index_page_by_page(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "PAGE", 10)
+    pages: list[int] = []
+    read = store.server.data.do_zrange
+
+    def zrange(*words: bytes) -> list[Any]:
+        reply = read(*words)
+        if words[0] == index_of(None, "lock:").encode():
+            pages.append(len(reply))
+        return reply
+
+    for number in range(45):
+        claim = store.acquire(f"n{number:02}", number)
+        if number % 3:
+            store.release(claim)
+    monkeypatch.setattr(store.server.data, "do_zrange", zrange)
+    assert store.listed() == [f"n{number:02}" for number in range(0, 45, 3)]
+    assert pages == [10, 10, 10, 10, 5]
+    assert len(store.members()) == 15
+
+
+def test_an_index_that_cannot_be_read_in_time_is_one_for_gc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Store()
+    monkeypatch.setattr(index, "PAGE", 10)
+    for number in range(30):
+        store.release(store.acquire(f"n{number:02}", number))
+    answer = store.runner.answer
+
+    def slow(address: Address, message: Send) -> list[Any]:
+        command = commands_of(message)[0]
+        if command[0] == b"ZRANGE" and command[2] == b"20":
+            raise OutcomeUnknown("no answer within its time", "unreachable")
+        return answer(address, message)
+
+    monkeypatch.setattr(store.runner, "answer", slow)
+    with pytest.raises(OutcomeUnknown, match="20 names of idle locks: `leaselock gc`"):
+        store.listed()
+
+
+def test_a_list_removes_members_that_are_no_keys_of_locks(store: Store) -> None:
+    store.acquire("held")
+    add_foreign(store, 700)
+    assert store.listed() == ["held"]
+    assert store.members() == ["lock:held"]
+
+
+def test_gc_removes_members_that_are_no_keys_of_locks(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.acquire("held")
+    store.release(store.acquire("idle", 2))
+    add_foreign(store, 20)
+    monkeypatch.setattr(index, "TOGETHER", 5)
+    monkeypatch.setattr(index, "STEP_OF_SLOT", 1)
+    assert store.collect() == 23
+    assert store.members() == ["lock:held"]
+
+
+def test_names_are_trimmed_behind_old_ones_that_stay(store: Store) -> None:
+    """As many foreign members, and locks that are held for long, as one release looks at."""
+    for number in range(index.TRIM_SIZE + 10):
+        store.acquire(f"long{number}", number, lease=1e6)
+    add_foreign(store, index.TRIM_SIZE)
+    for number in range(1000):
+        store.release(store.acquire(f"n{number}", 200 + number))
+        store.pass_time(1.0)
+    assert len(store.server.data.values[index_of(None, "lock:").encode()]) < index.TRIM_SIZE + 350
+
+
 def test_a_list_does_not_wait_for_a_server_that_refuses_to_repair_the_index(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -320,14 +401,17 @@ def test_a_slot_that_moves_while_masters_are_listed_is_read_once(
         def slots_of(self, address: int) -> list[int]:
             return list(slots[address])
 
-    async def indexed_on(address: int, found: Sequence[int], *words: Any) -> Any:
-        read.append((address, *found))
+    async def indexed_on(
+        address: int, position: Sequence[int], pattern: str, found: index.Indexed, until: float
+    ) -> Any:
+        read.append((address, *position))
         slots[1], slots[2] = [10, 11, 21], [20]
-        return {f"n{slot}" for slot in found}, set()
+        found.used.update(f"n{slot}" for slot in position)
+        return {}
 
     monkeypatch.setattr(active, "topology", Moving())
     monkeypatch.setattr(active, "_indexed_on", indexed_on)
-    used, _ = store.runner.run(active._indexed("*", 60.0))
+    used = store.runner.run(active._indexed("*", 60.0)).used
     assert used == {"n10", "n11", "n20", "n21"}
 
 

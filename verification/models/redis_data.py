@@ -262,9 +262,10 @@ class Data:
         members = self.get(key, Sorted) or Sorted()
         if not options:
             return [*_part(members.in_order(), first, last)]
-        assert (first, *options[:3]) == (b"-inf", b"BYSCORE", b"LIMIT", b"0")
+        assert (first, *options[:2]) == (b"-inf", b"BYSCORE", b"LIMIT")
         low = [member for member in members.in_order() if members[member] <= float(last)]
-        return [*low[: _number(options[3])]]
+        start, count = map(_number, options[2:])
+        return [*low[start : start + count]]
 
     def do_zrevrange(self, key: bytes, first: bytes, last: bytes, *scores: bytes) -> list[Reply]:
         """ZREVRANGE: from the end, with scores on request."""

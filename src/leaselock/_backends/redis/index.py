@@ -17,10 +17,10 @@ from leaselock._backends.redis.messages import NotALock, Unreachable
 from leaselock._backends.redis.scan import literal, locks_on, page_on
 from leaselock._backends.redis.scripts import FORGET_IDLE
 from leaselock._core.backend import matching
-from leaselock.errors import NotApplied, OutcomeUnknown
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from leaselock._backends.redis.messages import Address, Command
     from leaselock._backends.redis.shared_state import SharedState
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TOGETHER = 500
 # Every 64th release looks at up to 128 members that are older than 60 s.
 TRIM_EVERY, TRIM_SIZE, TRIM_AGE = 64, 128, 60.0
+# How many names a listing reads at once: to send more takes a server too long.
+PAGE = 5000
 # How many names one step of a repair removes or adds; and how many it reads for each slot, where it
 # reads `TOGETHER` slots.
 STEP, STEP_OF_SLOT = 100, 10
@@ -59,6 +61,17 @@ class RepairPosition(NamedTuple):
     """Names to look at, and to add."""
 
 
+class Indexed(NamedTuple):
+    """What a listing found in the index."""
+
+    used: set[str]
+    """The names whose locks have keys."""
+    idle: set[str]
+    """The other names."""
+    foreign: list[tuple[int | None, Sequence[bytes]]]
+    """The members that are no keys of locks, by slot."""
+
+
 class ActiveIndex:
     """The index of the locks of one protocol; *kind* is the type of their keys: hash or string.
     *state_of* reads the state of one lock.
@@ -80,6 +93,8 @@ class ActiveIndex:
         self.now = shared.now
         # The number of releases until the next one that trims.
         self.releases = 0
+        # How many of the oldest names are kept: the next release that trims begins behind them.
+        self.kept = 0
         # The part of the walk that is left: where to go on, and the servers that follow.
         self.listed_at: float | None = None
         self.cursor = 0
@@ -97,14 +112,14 @@ class ActiveIndex:
         if name is not None:
             state = await self.state_of(name, until)
             return (state,) if state.in_use else ()
-        used: set[str] = set()
-        idle: set[str] = set()
+        found = Indexed(set(), set(), [])
         try:
-            used, idle = await self._indexed(pattern, until)
+            found = await self._indexed(pattern, until)
         except NotALock:
             walk = True  # another program has overwritten the index
-        found = await self._walk(until) if walk else await self._walk_on(until)
-        others = self._named(found, pattern) - used
+        used = found.used
+        walked = await self._walk(until) if walk else await self._walk_on(until)
+        others = self._named(walked, pattern) - used
         states: list[LockState] = []
         missing: list[str] = []
         for name in sorted(used | others):
@@ -117,7 +132,9 @@ class ActiveIndex:
         until = min(until, self.now() + REPAIR_WITHIN)
         with suppress(NotApplied, OutcomeUnknown, Unreachable):
             # What cannot be repaired now, or by this user, is found again.
-            await self._forget(idle, until, most=MOST_REPAIRED)
+            await self._forget(found.idle, until, most=MOST_REPAIRED)
+            for slot, members in found.foreign[:MOST_REPAIRED]:
+                await self._remove(slot, members, until)
             await self._add(missing, until)
         return tuple(states)
 
@@ -126,35 +143,79 @@ class ActiveIndex:
         named = {names.name_of(key, self.prefix) for key in found}
         return set(matching(filter(None, named), pattern))
 
-    async def _indexed(self, pattern: str, until: float) -> tuple[set[str], set[str]]:
-        """The names in the index that match: those whose lock has keys, and the others."""
-        used: set[str] = set()
-        idle: set[str] = set()
+    async def _indexed(self, pattern: str, until: float) -> Indexed:
+        """What is in the indexes of all servers."""
+        found = Indexed(set(), set(), [])
         masters = await self.topology.masters(self.executor.send, until)
         # By one map: a slot that moves meanwhile is found by the redirection, and not left out.
         for address, slots in [(each, self.topology.slots_of(each)) for each in masters]:
-            here, unused = await self._indexed_on(address, slots, pattern, until)
-            used |= here
-            idle |= unused
-        return used, idle
+            position = dict.fromkeys(slots, 0)
+            while position:
+                try:
+                    position = await self._indexed_on(address, position, pattern, found, until)
+                except (NotApplied, OutcomeUnknown, Unreachable) as error:
+                    if len(found.idle) < PAGE:
+                        raise
+                    raise type(error)(
+                        f"{error}: the index of active names was not read to its end, and has "
+                        f"more than {len(found.idle)} names of idle locks: `leaselock gc` removes "
+                        "them",
+                        *([error.reason] if isinstance(error, StoreError) else ()),
+                    ) from error
+        return found
 
     async def _indexed_on(
-        self, address: Address, slots: Sequence[int | None], pattern: str, until: float
-    ) -> tuple[set[str], set[str]]:
-        """The same of these slots of one server."""
-        reads = [("ZRANGE", names.index_of(slot, self.prefix), 0, -1) for slot in slots]
+        self,
+        address: Address,
+        position: Mapping[int | None, int],
+        pattern: str,
+        found: Indexed,
+        until: float,
+    ) -> dict[int | None, int]:
+        """Read the next page of each of these slots of one server; return the slots that have more,
+        each with its position.
+        """
+        size = max(STEP_OF_SLOT, PAGE // len(position))
+        reads = [
+            ("ZRANGE", names.index_of(slot, self.prefix), first, first + size - 1)
+            for slot, first in position.items()
+        ]
         pages = await self._ask(address, reads, until)
-        return await self._looked_at(address, pages, pattern, until)
+        used, idle = await self._looked_at(address, pages, pattern, until)
+        found.used.update(used)
+        found.idle.update(idle)
+        for slot, page in zip(position, pages, strict=True):
+            if foreign := self._foreign(page):
+                found.foreign.append((slot, foreign))
+        return {
+            slot: first + len(page)
+            for (slot, first), page in zip(position.items(), pages, strict=True)
+            if len(page) >= size
+        }
 
     async def _looked_at(
         self, address: Address, pages: Iterable[list[bytes]], pattern: str, until: float
     ) -> tuple[set[str], set[str]]:
-        """The same of these members."""
+        """The names of these members that match: those whose lock has keys, and the others."""
         listed = sorted(self._named([_text(each) for page in pages for each in page], pattern))
         looks: list[Command] = [("EXISTS", *self._keys(name)) for name in listed]
         counts = await self._ask(address, looks, until)
         used = {name for name, count in zip(listed, counts, strict=True) if count}
         return used, {*listed} - used
+
+    def _foreign(self, members: Iterable[bytes]) -> list[bytes]:
+        """The members that are no keys of locks: another program has added them."""
+        return [member for member in members if not self._is_lock(member)]
+
+    def _is_lock(self, member: bytes) -> bool:
+        name = names.name_of(_text(member), self.prefix)
+        return name is not None and name != "" and self.keys_of(name).lock.encode() == member
+
+    async def _remove(self, slot: int | None, members: Sequence[bytes], until: float) -> None:
+        index = names.index_of(slot, self.prefix)
+        for start in range(0, len(members), TOGETHER):
+            command: Command = ("ZREM", index, *members[start : start + TOGETHER])
+            await self.executor.ask(index, (command,), until)
 
     async def _ask(self, address: Address, commands: Sequence[Command], until: float) -> list[Any]:
         """The replies of one server; of the one that has the key meanwhile, if that is another."""
@@ -253,11 +314,12 @@ class ActiveIndex:
         if not masters:
             return 0, None
         if slots:
-            unused: set[str] = set()
+            removed, unused = 0, set[str]()
             unread: list[tuple[int | None, int]] = []
             with suppress(NotALock):  # another program has overwritten the index
-                unused, unread = await self._page(masters[0], slots[:TOGETHER], until)
-            return 0, position._replace(slots=[*unread, *slots[TOGETHER:]], idle=sorted(unused))
+                removed, unused, unread = await self._page(masters[0], slots[:TOGETHER], until)
+            unread += slots[TOGETHER:]
+            return removed, position._replace(slots=unread, idle=sorted(unused))
         cursor, keys = await page_on(
             self.executor, masters[0], self.prefix, self.kind, cursor, until
         )
@@ -272,9 +334,10 @@ class ActiveIndex:
 
     async def _page(
         self, address: Address, slots: Sequence[tuple[int | None, int]], until: float
-    ) -> tuple[set[str], list[tuple[int | None, int]]]:
-        """The idle ones of the next names of these slots; and the slots that have more, with the
-        positions of those once the idle ones are removed.
+    ) -> tuple[int, set[str], list[tuple[int | None, int]]]:
+        """How many members of the next ones of these slots were removed, since they are no keys of
+        locks; the idle names; and the slots that have more, with the positions of those once the
+        idle ones are removed.
         """
         size = STEP_OF_SLOT * TOGETHER // len(slots)
         reads = [
@@ -283,13 +346,17 @@ class ActiveIndex:
         ]
         pages = await self._ask(address, reads, until)
         _, idle = await self._looked_at(address, pages, "*", until)
-        removed = {self.keys_of(name).lock for name in idle}
+        foreign = [self._foreign(page) for page in pages]
+        for (slot, _), members in zip(slots, foreign, strict=True):
+            await self._remove(slot, members, until)
+        removed = {self.keys_of(name).lock.encode() for name in idle}
+        removed.update(*foreign)
         unread = [
-            (slot, first + sum(_text(member) not in removed for member in page))
+            (slot, first + sum(member not in removed for member in page))
             for (slot, first), page in zip(slots, pages, strict=True)
             if len(page) == size
         ]
-        return idle, unread
+        return sum(map(len, foreign)), idle, unread
 
     async def _add_active(self, found: Sequence[str], until: float) -> None:
         for name in found:
@@ -315,12 +382,17 @@ class ActiveIndex:
         """Look at the oldest names in the index of the claim's lock."""
         index = self.of(self.keys_of(claim.name).lock)
         before = round((claim.since - TRIM_AGE) * 1e6)
-        oldest = ("ZRANGE", index, "-inf", before, "BYSCORE", "LIMIT", 0, TRIM_SIZE)
+        oldest = ("ZRANGE", index, "-inf", before, "BYSCORE", "LIMIT", self.kept, TRIM_SIZE)
         until = min(until, self.now() + REPAIR_WITHIN)
         with suppress(NotApplied, OutcomeUnknown, Unreachable):
             # The release has ended. Another one will trim.
             (members,) = await self.executor.ask(index, (oldest,), until)
-            await self._forget(self._named(map(_text, members), "*"), until)
+            foreign = self._foreign(members)
+            removed = await self._forget(self._named(map(_text, members), "*"), until)
+            if foreign:
+                await self.executor.ask(index, (("ZREM", index, *foreign),), until)
+            kept = len(members) - len(foreign) - removed
+            self.kept = self.kept + kept if len(members) == TRIM_SIZE else 0
 
 
 def _text(member: bytes) -> str:
