@@ -94,3 +94,8 @@ def test_a_client_reads_the_file(
     monkeypatch.setenv("LEASELOCK_URL", shell.url)
     with pytest.raises(ValueError, match="both LEASELOCK_URL and LEASELOCK_URL_FILE"):
         kind()
+
+
+def test_a_byte_order_mark_is_not_part_of_the_url(shell: Shell, secret: Path) -> None:
+    secret.write_bytes(b"\xef\xbb\xbf" + secret.read_bytes())
+    assert listed(shell, "--url-file", str(secret)) == []

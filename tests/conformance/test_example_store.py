@@ -83,7 +83,7 @@ def test_an_error_of_the_system_is_one_of_the_store(tmp_path: Path) -> None:
     ("values", "error", "reason"),
     [
         (("a.b:C", "d.e:F"), ValueError, "several stores are installed for twice://"),
-        (("json:dumps",), TypeError, "json:dumps, which is installed for twice://, is no Store"),
+        (("json:dumps",), ImportError, "json:dumps, which is installed for twice://, is no Store"),
         (
             ("no_such_module:STORE",),
             ImportError,

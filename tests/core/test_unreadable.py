@@ -8,6 +8,7 @@ import pytest
 from tests.core.test_service import Scene, mutex_of
 
 from leaselock._backends.memory.store import MemoryRow, Table
+from leaselock._backends.sql.session_locks import is_readable
 from leaselock._core import rules
 from leaselock._core.backend import (
     Acquire,
@@ -173,3 +174,12 @@ def test_an_unreadable_row_ends_no_request_for_others() -> None:
     ]
     with pytest.raises(Unreadable, match="the row of b is junk"):
         rules.answer(row_of, Acquire(bad, False))
+
+
+@pytest.mark.parametrize("position", range(8))
+def test_the_row_of_a_session_without_a_value_is_unreadable(position: int) -> None:
+    """All but two may not be missing: the token of one that waits, and the connection."""
+    row: list[Any] = ["a", "c:1", "c", 5, 17, "{}", 1_700_000_000_000_000, "exclusive"]
+    assert is_readable(tuple(row))
+    row[position] = None
+    assert is_readable(tuple(row)) is (position in (3, 4))

@@ -75,7 +75,7 @@ def url_in_file(path: str) -> str:
     message does not quote the file, which may hold a password.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             url = file.read().strip()
     except OSError as error:
         raise ValueError(

@@ -209,7 +209,7 @@ def _installed(scheme: str, url: str) -> StoreType:
         what = f"{point.value}, which is installed for {scheme}://, cannot be loaded"
         raise ImportError(f"{what}: {type(error).__name__}: {error}") from error
     if not isinstance(store, StoreType):
-        raise TypeError(f"{point.value}, which is installed for {scheme}://, is no StoreType")
+        raise ImportError(f"{point.value}, which is installed for {scheme}://, is no StoreType")
     return store
 
 

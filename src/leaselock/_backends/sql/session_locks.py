@@ -36,7 +36,7 @@ from leaselock._core.backend import (
     matching,
 )
 from leaselock._core.effects import Sleep
-from leaselock._core.records import is_count, is_text, is_time
+from leaselock._core.records import is_count, is_text
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def is_readable(row: Row) -> bool:
     return (
         texts
         and (token is None or is_count(token))
-        and is_time(since / 1e6)
+        and is_count(since)
         and mode in COMPATIBLE_MODES
     )
 
@@ -345,5 +345,6 @@ def is_readable(row: Row) -> bool:
 def _reason(row: Row) -> str:
     return (
         f"a row of {row[0]!r} in the table leaselock_session cannot be read: its token is "
-        f"{row[3]!r}, its mode {row[7]!r:.80}. It ends with the connection {row[4]}"
+        f"{row[3]!r}, its start {row[6]!r}, its mode {row[7]!r:.80}. "
+        f"It ends with the connection {row[4]}"
     )
