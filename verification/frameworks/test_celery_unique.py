@@ -274,25 +274,6 @@ def test_a_sender_that_dies_keeps_others_out_for_seconds(
     assert runs(programs) == ["a"]
 
 
-def test_a_broker_and_a_worker_that_die_and_return(
-    programs: Programs, redis: Redis, tasks: Any
-) -> None:
-    """While a task runs, and another one waits in the worker: the broker delivers both again."""
-    worker = start_worker(programs, redis, VISIBILITY="3")
-    tasks.sync.delay("a", "go")
-    tasks.sync.apply_async(("b",), countdown=2.0)
-    programs.wait_for_lines("events", 1)
-    redis.kill()
-    os.killpg(worker.process.pid, signal.SIGKILL)
-    worker.process.wait()
-    redis.start()
-    assert "sync:b:queued" in held(redis)
-    start_worker(programs, redis, VISIBILITY="3")
-    (programs.folder / "go").write_text("")
-    eventually(lambda: set(runs(programs)) == {"a", "b"}, 300.0)
-    eventually(lambda: held(redis) == set(), 120.0)
-
-
 def test_a_message_that_is_delivered_twice_does_not_run_beside_itself(
     programs: Programs, redis: Redis, tasks: Any
 ) -> None:
