@@ -66,7 +66,7 @@ class ThreadWorld(World):
             left -= 1
             if left in BEGINNINGS[moment]:
                 if isinstance(effect, Spawn):
-                    effect.process.close()  # as the pool does it when no thread can be started
+                    effect.operation.close()  # as the pool does it when no thread can be started
                 raise KeyboardInterrupt
             answer = perform(effect)
             if left == 0 and moment == "after":

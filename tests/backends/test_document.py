@@ -50,7 +50,7 @@ def write(name: str, text: bytes) -> None:
 
 
 HOLD = HoldRecord("c:1", "c", "lease", 7, 0.0, "m", 5.0, 3, True, "shared", 2, 0.0, 4, True)
-WAITER = Claim("a", "d:1", "d", 30.0, "", 6.0, 2, False, "permits", 3, 5.0, True, asked=9)
+WAITER = Claim("a", "d:1", "d", 30.0, "", 6.0, 2, False, "permits", 3, 5.0, True, last_seen=9)
 CONTENT = Content(12, "w.1", 5.5, 7, 3, 8, (Held(HOLD, 11, 2.5, 1.5, 99.0),), (WAITER,))
 
 

@@ -49,7 +49,7 @@ class LateRunner(Runner):
             self.run(self.late.pop(0), background=True)
             return True
         if isinstance(effect, Spawn) and effect.name == "vote" and self.late is not None:
-            self.late.append(effect.process)
+            self.late.append(effect.operation)
             return None
         return super()._answer(effect)
 

@@ -28,7 +28,7 @@ from leaselock._core.effects import Effect, Spawn, Wait
 from leaselock.errors import OutcomeUnknown, not_applied
 
 if TYPE_CHECKING:
-    from leaselock._core.effects import Process
+    from leaselock._core.effects import Operation
 
 CLAIM = claim_of("0" * 32, "a", 1, 4.0)
 SOON = 10.0
@@ -49,7 +49,7 @@ class Masters:
         self.say: dict[type, tuple[Any, ...]] = {}
         self.asked: list[tuple[int, Any]] = []
 
-    def run(self, process: Process[Any]) -> Any:
+    def run(self, process: Operation[Any]) -> Any:
         """Run a process to its end; the processes that it spawns run first."""
         answer: Any = None
         error: Exception | None = None
@@ -62,7 +62,7 @@ class Masters:
 
     def _answer(self, effect: Effect[Any]) -> tuple[Any, Exception | None]:
         if isinstance(effect, Spawn):
-            self.run(effect.process)
+            self.run(effect.operation)
         return isinstance(effect, Wait) and effect.signal.is_set, None
 
     def won_after_a_loss(self) -> None:

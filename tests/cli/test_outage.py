@@ -76,7 +76,7 @@ def test_a_program_goes_on_without_the_lock_and_says_so(server: Redis) -> None:
             return 2 * n
 
         assert double(4) == 8
-        assert kinds == ["asked", "unlocked"]
+        assert kinds == ["acquiring", "unlocked"]
         lock = client.lock("a", on_outage="unlocked")
         with lock as lease:
             assert "not locked: the store was out of reach" in repr(lease)

@@ -148,11 +148,11 @@ def test_the_series_of_a_label_that_ended_are_removed() -> None:
     measured = prometheus.metrics(registry)
     now = [0.0]
     measured.locks._clock = lambda: now[0]
-    for kind in ("asked", "granted", "renewed", "renewal_failed", "lost", "released", "broken"):
+    for kind in ("acquiring", "granted", "renewed", "renewal_failed", "lost", "released", "broken"):
         measured.record(renewed("order:5", 20.0)._replace(kind=kind), "order")
     assert b'lock="order"' in generate_latest(registry)
     now[0] = labels.IDLE
-    measured.record(renewed("other", 20.0)._replace(kind="asked"), "other")
+    measured.record(renewed("other", 20.0)._replace(kind="acquiring"), "other")
     text = generate_latest(registry)
     assert b'lock="order"' not in text
     assert b'leaselock_lost_total{lock="other"} 0.0' in text

@@ -76,11 +76,11 @@ class Plain(LockRow):
         return list(self.claims)
 
     def join(self, claim: Claim) -> None:
-        asked = claim._replace(asked=self.moment, limit=0)
+        last_seen = claim._replace(last_seen=self.moment, limit=0)
         if self.queued(claim.id):
-            self.claims = [asked if c.id == claim.id else c for c in self.claims]
+            self.claims = [last_seen if c.id == claim.id else c for c in self.claims]
         else:
-            self.claims.append(asked)
+            self.claims.append(last_seen)
 
     def quit(self, claim_id: str) -> bool:
         before = len(self.claims)
@@ -89,9 +89,9 @@ class Plain(LockRow):
 
     def touch(self, client: str) -> None:
         self.claims = [
-            c._replace(asked=self.moment) if c.client == client else c for c in self.claims
+            c._replace(last_seen=self.moment) if c.client == client else c for c in self.claims
         ]
-        if all(claim.asked >= self.doubt for claim in self.claims):
+        if all(claim.last_seen >= self.doubt for claim in self.claims):
             self.doubt = 0.0
 
 
@@ -187,7 +187,7 @@ class Generations(Plain):
         return hold.free_from - self.looks
 
     def is_forgotten(self, claim: Claim) -> bool:
-        return claim.asked + FORGET_AFTER <= self.looks
+        return claim.last_seen + FORGET_AFTER <= self.looks
 
 
 def test_the_rules_read_no_clock_of_their_own() -> None:

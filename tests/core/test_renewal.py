@@ -11,18 +11,18 @@ from tests.core.test_service import Refusing, Scene, mutex_of
 from verification.simulation.world import Interrupted, Machine, Run, World
 
 from leaselock._core.backend import Grant, Renew
+from leaselock._core.background import Background
 from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import FOREVER, CallUser, Signal, Sleep, Spawn, Wait
 from leaselock._core.events import LATE
 from leaselock._core.hold import TAKEN
-from leaselock._core.singleton_process import Background
 from leaselock.errors import LeaseLost, NotApplied, NotHeld
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._core.backend import Busy, Claim, Convert
-    from leaselock._core.effects import Process
+    from leaselock._core.effects import Operation
 
 
 def test_a_loss_that_the_store_reports_is_a_loss_once() -> None:
@@ -183,7 +183,7 @@ def test_a_grant_is_valid_from_the_time_that_it_names() -> None:
     async def earlier(claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         reply = await acquire(claim, wait=wait, until=until)
         assert isinstance(reply, Grant)
-        return reply._replace(asked=machine.now() - 10.0)
+        return reply._replace(sent_at=machine.now() - 10.0)
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=30.0).acquire(None)
@@ -198,7 +198,7 @@ def test_a_background_process_that_runs_is_not_started_again() -> None:
     background = Background()
     background.running = True
 
-    def make() -> Process[None]:
+    def make() -> Operation[None]:
         raise AssertionError("it was made a second time")
 
     with pytest.raises(StopIteration):
@@ -213,12 +213,12 @@ def test_a_background_process_that_began_before_an_interruption_runs() -> None:
         await Wait(signal, FOREVER)
 
     starting: Any = background.start(wait, "renewer")
-    process = starting.send(None).process
-    process.send(None)
+    operation = starting.send(None).operation
+    operation.send(None)
     with pytest.raises(KeyboardInterrupt):
         starting.throw(KeyboardInterrupt())
     assert background.running
-    process.close()
+    operation.close()
     assert not background.running
 
 
@@ -388,7 +388,7 @@ class Full(World):
     def _perform(self, run: Run, effect: Any) -> None:
         turn = run.turn
         if self.full and isinstance(effect, Spawn):
-            effect.process.close()
+            effect.operation.close()
             error = RuntimeError("can't start new thread")
             self.after(0.0, lambda: self.step(run, turn, None, error))
         else:

@@ -757,7 +757,7 @@ def test_closing_waits_for_a_request_that_is_about_to_be_sent() -> None:
     assert not closing.ended
     with pytest.raises(ClientClosed):
         _ = acquiring.send(None)
-    spawn.process.close()
+    spawn.operation.close()
     scene.world.play(scene.world.time + 0.1)
     assert closing.ended
     assert not [request for request in scene.store.seen if isinstance(request, Acquire)]

@@ -77,11 +77,11 @@ def test_a_lease_without_a_watcher_is_not_cached() -> None:
     claim = claim_of(1)
     waiter, lease = layer.waiter_for(claim), SharedLease(claim)
     lease.grant(7, 0.0, 0.0, 30.0)
-    process = start_watch(layer, waiter.queue, lease)
-    effect: Any = process.send(None)
-    effect.process.close()
+    operation = start_watch(layer, waiter.queue, lease)
+    effect: Any = operation.send(None)
+    effect.operation.close()
     with pytest.raises(KeyboardInterrupt):
-        process.throw(KeyboardInterrupt())
+        operation.throw(KeyboardInterrupt())
     assert not lease.fits(claim.lease, 0.0)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.drivers.test_threads import Nowhere, strange, waits
 
 import leaselock
-from leaselock._core.effects import FOREVER, CallUser, Process, Signal, Sleep, Spawn, Wait
+from leaselock._core.effects import FOREVER, CallUser, Operation, Signal, Sleep, Spawn, Wait
 from leaselock._core.lifecycle import Lifecycle
 from leaselock._drivers.aio import Aio, BodyGuard, _at_exit, _current_task, _Waker
 from leaselock._drivers.in_thread import InThread
@@ -82,7 +82,7 @@ def test_a_wait_that_the_timer_and_the_signal_end_is_ended_once() -> None:
 def test_a_task_cancelled_before_its_first_step_closes_its_process() -> None:
     async def main() -> None:
         driver = Aio()
-        process: Process[Any] = waits()
+        process: Operation[Any] = waits()
         driver._spawn(process, "x")
         (task,) = driver.background
         task.cancel()
@@ -160,7 +160,7 @@ def test_a_process_that_the_collector_has_closed_gets_no_error() -> None:
 
 def test_an_abandoned_process_is_not_started() -> None:
     async def main() -> None:
-        process: Process[Any] = waits()
+        process: Operation[Any] = waits()
         process.close()
         await Aio()._in_background(process)
 

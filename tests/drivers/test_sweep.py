@@ -30,7 +30,7 @@ from leaselock._drivers.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from leaselock._core.effects import Effect, Process
+    from leaselock._core.effects import Effect, Operation
     from leaselock._core.mutex import Mutex
 
 NUMBERS = itertools.count()
@@ -56,7 +56,7 @@ async def with_body(mutex: Mutex) -> None:
 # A nested acquire is not among them, because it never suspends (as tests/core checks).
 # The operations, and whether each needs a lease, or a lock that another client holds.
 OPERATIONS: dict[
-    str, tuple[str, Callable[[ClientCore, Mutex, LeaseHandle | None], Process[Any]]]
+    str, tuple[str, Callable[[ClientCore, Mutex, LeaseHandle | None], Operation[Any]]]
 ] = {
     "acquire": ("free", lambda service, mutex, handle: mutex.acquire(None)),
     "try": ("free", lambda service, mutex, handle: mutex.try_acquire()),

@@ -12,7 +12,7 @@ from leaselock._drivers import thread_pool as crews
 from leaselock._drivers.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
-    from leaselock._core.effects import Process
+    from leaselock._core.effects import Operation
 
 TIMEOUT = 60.0
 
@@ -31,7 +31,7 @@ def pool(done: SimpleQueue[tuple[int, str]], monkeypatch: pytest.MonkeyPatch) ->
     """A pool whose threads are idle for as long as the test runs."""
     monkeypatch.setattr(crews, "IDLE", 3600.0)
 
-    def work(process: Process[None]) -> None:
+    def work(process: Operation[None]) -> None:
         process.close()
         done.put((threading.get_ident(), threading.current_thread().name))
 

@@ -16,7 +16,7 @@ import greenlet  # type: ignore[import-untyped]
 import pytest
 
 import leaselock
-from leaselock._core.effects import FOREVER, CallUser, Owner, Process, Signal, Sleep, Spawn, Wait
+from leaselock._core.effects import FOREVER, CallUser, Operation, Owner, Signal, Sleep, Spawn, Wait
 from leaselock._core.lifecycle import Lifecycle, Node
 from leaselock._drivers import fork
 from leaselock._drivers.aio import Aio
@@ -124,7 +124,7 @@ def test_a_thread_that_cannot_be_started_leaves_its_process_closed(
 
 
 def test_an_abandoned_process_is_not_started() -> None:
-    process: Process[Any] = waits()
+    process: Operation[Any] = waits()
     process.close()
     driver = Threads()
     driver._in_background(process)

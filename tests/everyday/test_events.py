@@ -38,10 +38,10 @@ def test_a_pair_is_reported(client: leaselock.Client) -> None:
     events: list[Event] = []
     client.on_event(events.append)
     with client.lock("a") as lease:
-        assert kinds(events) == ["asked", "granted"]
+        assert kinds(events) == ["acquiring", "granted"]
         with client.lock("a"):
             """A nested acquisition asks no store, and is no event."""
-    assert kinds(events) == ["asked", "granted", "released"]
+    assert kinds(events) == ["acquiring", "granted", "released"]
     assert {event.name for event in events} == {"a"}
     assert len({event.id for event in events}) == 1
     assert events[1].token == events[2].token == lease.token
@@ -53,7 +53,7 @@ def test_a_busy_lock_is_reported_with_its_holder(client: leaselock.Client) -> No
     with leaselock.Client(STORE, label="the other") as other, other.lock("a"):
         client.on_event(events.append)
         assert client.lock("a").try_acquire() is None
-        assert kinds(events) == ["asked", "timed_out"]
+        assert kinds(events) == ["acquiring", "timed_out"]
         assert events[1].holder is not None
         assert "the other" in str(events[1].holder)
         # A wait whose time has passed when the first answer comes is not reported as busy.
@@ -63,7 +63,7 @@ def test_a_busy_lock_is_reported_with_its_holder(client: leaselock.Client) -> No
             timeout *= 10
             called = now()
             assert client.lock("a").try_acquire(timeout=timeout) is None
-        assert kinds(events) == ["asked", "busy", "timed_out"]
+        assert kinds(events) == ["acquiring", "busy", "timed_out"]
         assert events[-1].at - called >= timeout
         # The wait counts from its first request, a moment after the call.
         began = events[1].at - events[1].seconds
@@ -95,7 +95,7 @@ def test_an_error_of_the_store_is_reported(client: leaselock.Client, tmp_path: P
         broken.on_event(events.append)
         with pytest.raises(leaselock.StoreError) as failed:
             broken.lock("a").acquire(timeout=0)
-    assert kinds(events) == ["asked", "failed"]
+    assert kinds(events) == ["acquiring", "failed"]
     assert str(failed.value) == f"'a' in {broken.url}: {events[1].reason}"
 
 

@@ -93,7 +93,7 @@ class Runner:
             assert effect.until < math.inf
             self.time = effect.until
         elif isinstance(effect, Spawn):
-            self.run(effect.process, background=True)
+            self.run(effect.operation, background=True)
         elif isinstance(effect, Call) and isinstance(effect.request, Connect):
             effect.node.open = True
         elif isinstance(effect, Call) and isinstance(effect.request, Send | bytes):

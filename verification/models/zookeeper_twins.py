@@ -115,7 +115,7 @@ class ZooTwins:
 
     def _done(self, name: str, effect: object) -> object:
         if isinstance(effect, Spawn):
-            return self._run(name, effect.process)
+            return self._run(name, effect.operation)
         assert isinstance(effect, Call), effect
         return self.handle(name, effect.request)
 

@@ -206,7 +206,7 @@ class Judge:
             if holder in self.places or holder not in self.served:
                 self.served[holder] = self._place(holder)
                 self.passed_over[holder] = {
-                    claim.id for claim in entry.queue.values() if claim.asked < entry.doubt
+                    claim.id for claim in entry.queue.values() if claim.last_seen < entry.doubt
                 }
                 self.places.pop(holder, None)
         # One that was dropped because it had not asked for long has lost its place.
@@ -215,9 +215,12 @@ class Judge:
         self.queued_before[id(entry)] = set(entry.queue)
         for holder, claim in entry.queue.items():
             # It may have been dropped, and have come back, in one request.
-            if claim.asked - self.asked_before.get(holder, claim.asked) >= rules.FORGET_AFTER:
+            if (
+                claim.last_seen - self.asked_before.get(holder, claim.last_seen)
+                >= rules.FORGET_AFTER
+            ):
                 self.places.pop(holder, None)
-            self.asked_before[holder] = claim.asked
+            self.asked_before[holder] = claim.last_seen
             self.places[holder] = self._place(holder)
 
     def _place(self, holder: str) -> int:

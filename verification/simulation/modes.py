@@ -236,7 +236,7 @@ class ModesJudge(ManyHolds):
         possible = [h.id for h in holds if h.mode == "upgrading" and len(entry.holds) == 1]
         ahead: list[Claim] = []
         for claim in entry.queue.values():
-            late = claim.asked < entry.doubt or claim.asked + rules.FORGET_AFTER <= row.now
+            late = claim.last_seen < entry.doubt or claim.last_seen + rules.FORGET_AFTER <= row.now
             if late or not self.model.alive(claim.client):
                 continue
             others: list[HoldRecord | Claim] = [*holds, *ahead]
@@ -298,7 +298,7 @@ class ModesUser(User):
         if mutex.options.mode == "permits":
             permits = self.chance.choice((1, 1, 2, 3))
         timeout = self.chance.choice((None, None, None, 0.0, 0.05, 1.0, 10.0))
-        asked = self.machine.now()
+        last_seen = self.machine.now()
         try:
             handle = await mutex.try_acquire(timeout, permits)
         except (LimitMismatch, ValueError):
@@ -306,7 +306,7 @@ class ModesUser(User):
                 return
             raise Violation("answer", "a semaphore of one limit has another") from None
         if handle is None:
-            self._refused(timeout, self.machine.now() - asked)
+            self._refused(timeout, self.machine.now() - last_seen)
             return
         try:
             await self._work(mutex, handle)

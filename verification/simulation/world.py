@@ -1,6 +1,6 @@
 """The simulator: one thread, a virtual clock, and a random generator seeded per story.
 
-It is a third driver of the core, after threads and asyncio, and the `Env` of its processes. Every
+It is a third driver of the core, after threads and asyncio, and the `Env` of its operations. Every
 event is an entry in one agenda. The seed decides when and in which order events happen, which
 requests and replies are lost, and which machines freeze and for how long. The processes are the
 production text; they interleave at their awaits, as they do under the other drivers.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from leaselock._core.effects import Effect, Guard, Process, Signal
+    from leaselock._core.effects import Effect, Guard, Operation, Signal
 
 EPOCH = 1_700_000_000.0
 # A request that is in flight for longer may arrive after the expiry of its tombstone, which stores
@@ -51,19 +51,29 @@ class Faults(NamedTuple):
 
 
 class Interrupted(BaseException):
-    """Raised in a cancelled or interrupted process at its suspension."""
+    """Raised in a cancelled or interrupted operation at its suspension."""
 
 
 class Run:
-    """A running process."""
+    """A running operation."""
 
     __slots__ = (
-        *("connection", "ended", "error", "machine", "name", "owner", "process", "result", "turn"),
+        "connection",
+        "ended",
+        "error",
+        "machine",
+        "name",
+        "operation",
+        "owner",
+        "result",
+        "turn",
     )
 
-    def __init__(self, machine: Machine, process: Process[Any], owner: Owner, name: str) -> None:
+    def __init__(
+        self, machine: Machine, operation: Operation[Any], owner: Owner, name: str
+    ) -> None:
         self.machine = machine
-        self.process = process
+        self.operation = operation
         self.owner = owner
         self.name = name
         self.turn = 0
@@ -75,7 +85,7 @@ class Run:
 
 
 class Machine:
-    """One client program: its clock, its chance, its processes. It is the core's `Env`, too."""
+    """One client program: its clock, its chance, its operations. It is the core's `Env`, too."""
 
     blocks_thread = False
 
@@ -107,7 +117,7 @@ class Machine:
         return self.world.chance.random()
 
     def owner(self) -> Owner:
-        """The process that takes this step, or that was started on its behalf."""
+        """The operation that takes this step, or that was started on its behalf."""
         assert self.current is not None
         return self.current
 
@@ -139,9 +149,9 @@ class Machine:
         """Where it runs."""
         return self.name, 1
 
-    def start(self, process: Process[Any], name: str = "user") -> Run:
-        """Begin *process* as a holder of its own."""
-        run = Run(self, process, Owner(name), name)
+    def start(self, operation: Operation[Any], name: str = "user") -> Run:
+        """Begin *operation* as a holder of its own."""
+        run = Run(self, operation, Owner(name), name)
         self.runs[run] = None
         self.world.after(0.0, lambda: self.world.step(run, 0, None, None))
         return run
@@ -156,7 +166,7 @@ class Machine:
         self.world.moves += 1
         for run in list(self.runs):
             run.ended = True
-            run.process.close()
+            run.operation.close()
         self.runs.clear()
         for model in self.world.models.values():
             model.die(self.name)
@@ -237,9 +247,9 @@ class World:
             self.trace.append(f"{self.time:10.4f}  {machine.name:<6} {text}")
 
     def step(self, run: Run, turn: int, answer: object, error: BaseException | None) -> None:
-        """Give an answer to the process that waits for it in this turn."""
+        """Give an answer to the operation that waits for it in this turn."""
         machine = run.machine
-        if run.ended or run.turn != turn or was_closed(run.process):
+        if run.ended or run.turn != turn or was_closed(run.operation):
             self.quiet = True
             return
         if machine.frozen_until > self.time:
@@ -255,11 +265,11 @@ class World:
             connection.interrupted()
         machine.current = run.owner
         try:
-            effect = run.process.send(answer) if error is None else run.process.throw(error)
+            effect = run.operation.send(answer) if error is None else run.operation.throw(error)
         except StopIteration as done:
             self._end(run, done.value, None)
         except (Interrupted, LeaselockError) as raised:
-            # Without its traceback, whose frames would keep alive what the process let go.
+            # Without its traceback, whose frames would keep alive what the operation let go.
             self._end(run, None, raised.with_traceback(None))
         else:
             self._perform(run, effect)
@@ -271,7 +281,7 @@ class World:
             self.note(run.machine, f"{run.name} ends: {error!r}" if error else f"{run.name} ends")
 
     def interrupt(self, run: Run) -> None:
-        """Cancel what the process waits for."""
+        """Cancel what the operation waits for."""
         turn = run.turn
         self.after(0.0, lambda: self.step(run, turn, None, Interrupted()))
 
@@ -288,7 +298,7 @@ class World:
         elif isinstance(effect, Sleep):
             self.at(run.machine, effect.until, resume)
         elif isinstance(effect, Spawn):
-            run.machine.start(effect.process, effect.name)
+            run.machine.start(effect.operation, effect.name)
             self.after(0.0, resume)
         elif isinstance(effect, CallUser):
             self._call_user(run, effect, resume)
@@ -296,7 +306,7 @@ class World:
             raise TypeError(f"the core awaited {effect!r}, which is not an effect")
 
     def _call_user(self, run: Run, effect: CallUser, resume: Callable[..., None]) -> None:
-        """Call a function; if it makes a process, its end is the answer."""
+        """Call a function; if it makes an operation, its end is the answer."""
         answer = effect.callback(effect.argument)
         if not isinstance(answer, Coroutine):
             self.after(0.0, lambda: resume(answer))
@@ -312,9 +322,9 @@ class World:
 
         self._start_as(run.owner, run.machine, called())
 
-    def _start_as(self, owner: Owner, machine: Machine, process: Process[Any]) -> None:
-        """Begin *process* on behalf of an owner."""
-        run = Run(machine, process, owner, "body")
+    def _start_as(self, owner: Owner, machine: Machine, operation: Operation[Any]) -> None:
+        """Begin *operation* on behalf of an owner."""
+        run = Run(machine, operation, owner, "body")
         machine.runs[run] = None
         # At once: an interruption finds it at a suspension, as in the task of its caller.
         self.step(run, 0, None, None)

@@ -63,7 +63,7 @@ def described(event: Event) -> tuple[int, str]:
     by = f", held by {holder}" if holder else ""
     long = event.seconds >= LONG_WAIT
     match event.kind:
-        case "asked":
+        case "acquiring":
             return DEBUG, f"acquire {name}"
         case "busy":
             return DEBUG, f"{name} is busy{by}"

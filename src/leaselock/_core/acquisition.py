@@ -118,7 +118,7 @@ class Acquisition(Retry):
         in_flight.active += 1
         try:
             if registry.listeners.all:
-                await self._report("asked")
+                await self._report("acquiring")
             if not registry.renewing.running:
                 await renewer.start()
                 self._check_open()
@@ -172,7 +172,7 @@ class Acquisition(Retry):
             self.claim,
             grant.token,
             valid_until,
-            asked=self.asked,
+            sent_at=self.sent_at,
             lasts=grant.lasts,
             renew=self.options.renew,
             max_hold=self.options.max_hold,
@@ -187,7 +187,7 @@ class Acquisition(Retry):
         timeout = self.registry.deadlock_timeout
         if timeout is not None and self.next_search == FOREVER:
             self.next_search = self.first_asked + timeout
-        return min(self.deadline, self.asked + busy.retry_after, self.next_search)
+        return min(self.deadline, self.sent_at + busy.retry_after, self.next_search)
 
     async def _check_wait(self) -> None:
         """Raise if the wait must not go on. Called where it was ended, or it is time to look for a
@@ -280,7 +280,7 @@ class Acquisition(Retry):
         the time to begin another one, and to queue again.
         """
         self.tries = self.refusals = 0
-        self.began = self.asked = now = self.env.now()
+        self.began = self.sent_at = now = self.env.now()
         if not self.first_asked:
             self.first_asked = now
         self.extended = False
@@ -346,9 +346,9 @@ class Acquisition(Retry):
         lease = self.claim.lease
         if grant.lasts < lease:
             lease = grant.lasts
-        if grant.asked < self.asked:
-            self.asked = grant.asked
-        return validity.valid_until(self.backend.capabilities, self.asked, lease)
+        if grant.sent_at < self.sent_at:
+            self.sent_at = grant.sent_at
+        return validity.valid_until(self.backend.capabilities, self.sent_at, lease)
 
     def _check_late(self) -> None:
         self.late += 1

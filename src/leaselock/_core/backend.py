@@ -77,7 +77,7 @@ class Claim(NamedTuple):
     """Instead, until the store's clock reaches a multiple of `min_hold`."""
     limit: int = 0
     """How many permits its semaphore has, as its client says; 0 takes what the store has."""
-    asked: float = 0.0
+    last_seen: float = 0.0
     """When it last asked, on the store's clock. The store sets it while the claim waits."""
     sides: bool = False
     """It is one of a read/write lock. Only Curator's format distinguishes that from a lock."""
@@ -184,7 +184,7 @@ class Grant(NamedTuple):
     token: int
     notified: tuple[str, ...]
     """Waiting claims of the same client that should ask again."""
-    asked: float = FOREVER
+    sent_at: float = FOREVER
     """When, by the client's clock, its validity begins to count, if that is before the request."""
     lasts: float = FOREVER
     """For how many seconds the store has it, if that is less than the claim's lease."""
@@ -541,7 +541,7 @@ ALL_MODES: frozenset[Mode] = frozenset({"exclusive", "shared", "update", "permit
 
 
 class Backend(abc.ABC):
-    """A way of locking, on one store, for one client. Its methods are processes, or plain steps
+    """A way of locking, on one store, for one client. Its methods are operations, or plain steps
     where they are not awaited: those may not block. Every `until` is the time by which a request
     must be answered: NotApplied or OutcomeUnknown otherwise.
     """
@@ -623,7 +623,7 @@ class Backend(abc.ABC):
 
     def wait_and_listen(self, changed: Signal, until: float) -> Awaitable[object]:
         """Wait for *changed*, at most until *until*. The renewer calls it while it has nothing to
-        do; a store without a background process for its messages receives them meanwhile.
+        do; a store without a background operation for its messages receives them meanwhile.
         """
         return Wait(changed, until)
 
@@ -639,7 +639,7 @@ class Backend(abc.ABC):
         self.wake((WAKE_ALL,))
 
     def after_fork(self) -> None:
-        """Drop the waiters and background processes of this client: after a fork, or when its
+        """Drop the waiters and background operations of this client: after a fork, or when its
         event loop was closed.
         """
         self.signals = {}

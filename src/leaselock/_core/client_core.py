@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from leaselock._core.backend import Backend, Mode
     from leaselock._core.deadlocks import Deadlock
-    from leaselock._core.effects import Env, Process
+    from leaselock._core.effects import Env, Operation
     from leaselock._core.election import Candidacy, Term
     from leaselock._core.local_handoff import LocalHandoff
 
@@ -83,7 +83,7 @@ class ProtocolContext:
 
 
 class ClientCore:
-    """What a client can do, as processes."""
+    """What a client can do, as operations."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class ClientCore:
 
     def once(
         self, name: object, every: object, align: object, times: object = 1, **options: Any
-    ) -> Process[LeaseHandle | None]:
+    ) -> Operation[LeaseHandle | None]:
         """Acquire the lock without waiting, and keep it taken for a period; None if it is taken.
         With several *times*, one of so many permits.
         """
@@ -312,7 +312,7 @@ class ClientCore:
     def is_open(self) -> bool:
         """Whether the store was asked anything, and the client was not closed since."""
         contexts = self.contexts.values()
-        return not self.closed and any(c.registry.serial or c.registry.asked for c in contexts)
+        return not self.closed and any(c.registry.serial or c.registry.used_store for c in contexts)
 
     def unreleased(self) -> list[str]:
         """The names of the locks that stay held for a while if this process ends now."""
@@ -408,7 +408,7 @@ class ClientCore:
         context = self.context(None)
         registry = context.registry
         text, wanted = checked_name(name), checked_token(token)
-        asked = self.env.now()
+        sent_at = self.env.now()
         (state,) = await registry.inspect(text, "*")
         found = next((each for each in state.holds if each.record.has_token(wanted)), None)
         if found is None or found.record.lifetime != "lease":
@@ -419,7 +419,7 @@ class ClientCore:
         held, remaining = found.record, found.remaining or 0.0
         # Its release and its conversions depend on the mode, and the store counts the latter.
         mode: Mode = "update" if held.mode == "upgrading" else held.mode
-        until = validity.valid_until(registry.backend.capabilities, asked, remaining)
+        until = validity.valid_until(registry.backend.capabilities, sent_at, remaining)
         reference = registry.holds.get(held.id)
         if reference and (known := reference()) and known.is_valid(self.env.now()):
             known.modes.append(mode)
@@ -429,7 +429,7 @@ class ClientCore:
         if registry.backend.capabilities.min_hold:
             # The store knows whether the lock stays taken after a release.
             claim = claim._replace(min_hold=remaining)
-        hold = registry.add(claim, wanted, until, asked=asked, renew=False, owner=None)
+        hold = registry.add(claim, wanted, until, sent_at=sent_at, renew=False, owner=None)
         hold.conversions = held.step
         hold.slots = held.slots
         return LeaseHandle(registry, hold)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from leaselock._core import validity
 from leaselock._core.backend import Inspect, Watch, Watched
+from leaselock._core.background import Background
 from leaselock._core.effects import Signal, Wait
 from leaselock._core.hold import State, calls
-from leaselock._core.singleton_process import Background
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:

@@ -102,7 +102,7 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
                 return True
             over = registry.env.now() >= deadline
             if not (over or wait.cancelled or registry.closed):
-                until = min(deadline, hold.valid_until, retry.asked + reply.retry_after)
+                until = min(deadline, hold.valid_until, retry.sent_at + reply.retry_after)
                 await registry.backend.await_wakeup(hold.claim, until)
             if over or wait.cancelled:
                 if hold.upgrading == 1 and hold.conversions == step:

@@ -1,6 +1,6 @@
 """The effects that the core awaits, and the environment that it reads.
 
-A process of the core is a coroutine that awaits effects and nothing else. A driver (threads,
+An operation of the core is a coroutine that awaits effects and nothing else. A driver (threads,
 asyncio, the simulator) gets each effect from `send`, performs it, and sends the result back.
 Nothing here waits, and no event loop is involved: `async def` is only the notation.
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-Process = Coroutine["Effect[Any]", Any, T]
+Operation = Coroutine["Effect[Any]", Any, T]
 FOREVER = float("inf")
 
 
@@ -82,12 +82,12 @@ class Wait(Effect[bool]):
 
 
 class Spawn(Effect[None]):
-    """Run *process* in the background, under *name*; it ends with the client at the latest."""
+    """Run *operation* in the background, under *name*; it ends with the client at the latest."""
 
-    __slots__ = ("name", "process")
+    __slots__ = ("name", "operation")
 
-    def __init__(self, process: Process[None], name: str) -> None:
-        self.process = process
+    def __init__(self, operation: Operation[None], name: str) -> None:
+        self.operation = operation
         self.name = name
 
 
@@ -107,7 +107,7 @@ class CallUser(Effect[Any]):
 
 
 class Signal:
-    """A flag that processes wait for. It is set and read in steps, so it needs no lock.
+    """A flag that operations wait for. It is set and read in steps, so it needs no lock.
 
     A driver that waits adds a callback. The callback is called in the step that sets the signal, so
     it must not block.
@@ -200,7 +200,7 @@ class Env(Protocol):
 
     @property
     def blocks_thread(self) -> bool:
-        """Whether a process that waits blocks the thread that it runs in."""
+        """Whether an operation that waits blocks the thread that it runs in."""
         ...
 
     def now(self) -> float:

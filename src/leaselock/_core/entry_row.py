@@ -111,7 +111,7 @@ class EntryRow(LockRow):
     def join(self, claim: Claim) -> None:
         """Put at the tail of the queue; one that is queued keeps its place."""
         queued = self.entry.queue.get(claim.id, claim)
-        self.entry.queue[claim.id] = queued._replace(asked=self.moment, limit=0)
+        self.entry.queue[claim.id] = queued._replace(last_seen=self.moment, limit=0)
 
     def quit(self, claim_id: str) -> bool:
         """Take out of the queue; return whether it was there."""
@@ -122,8 +122,8 @@ class EntryRow(LockRow):
         queue = self.entry.queue
         for claim in self.queue():
             if claim.client == client:
-                queue[claim.id] = claim._replace(asked=self.moment)
-        if all(claim.asked >= self.doubt for claim in queue.values()):
+                queue[claim.id] = claim._replace(last_seen=self.moment)
+        if all(claim.last_seen >= self.doubt for claim in queue.values()):
             self.doubt = 0.0
 
     def put(self, hold: HoldRecord) -> None:

@@ -3,7 +3,7 @@
 Nothing is built without a listener. A listener is a function of the user: it is called through
 an effect, outside the monitor, by the thread or task to which the event happens. Listeners of rare
 events hear of everything but releases, renewals in time, and the events of acquires, unless one
-fails or waits for `LONG_WAIT`. The events of renewals are reported by a process of their own: no
+fails or waits for `LONG_WAIT`. The events of renewals are reported by an operation of their own: no
 listener delays a renewal.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leaselock._core.inspection import Holder
 
 EventKind = Literal[
-    "asked",  # an acquire begins
+    "acquiring",  # an acquire begins
     "busy",  # another owner holds the lock: the acquire waits, or gives up at once
     "outage",  # the store is out of reach: the acquire repeats its request, as its caller wants
     "granted",
@@ -48,7 +48,7 @@ class Event(NamedTuple):
     """Something that happened to a lock of this client. `Client.on_event` reports it.
 
     >>> client.on_event(lambda event: print(event.kind, event.name, event.seconds))
-    asked order:5 0.0
+    acquiring order:5 0.0
     granted order:5 0.002
     """
 

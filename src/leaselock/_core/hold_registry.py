@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from leaselock._core import validity
 from leaselock._core.backend import Backend, Claim, Inspect, Walk
+from leaselock._core.background import Background
 from leaselock._core.effects import FOREVER, Env, Owner, Signal, Wait
 from leaselock._core.events import Listeners, hold_event
 from leaselock._core.hold import Hold, State
 from leaselock._core.inspection import metadata_of
 from leaselock._core.pending_releases import PendingReleases
-from leaselock._core.singleton_process import Background
 from leaselock._core.timing import TRY_TIMEOUT, Retry, concerning
 from leaselock._core.validation import shortened
 from leaselock.errors import ClientClosed, StoreError
@@ -44,7 +44,7 @@ def _key(claim: Claim) -> tuple[str, ...]:
 
 
 class InFlight:
-    """A count of the processes that use a claim. A closing client waits until it is zero."""
+    """A count of the operations that use a claim. A closing client waits until it is zero."""
 
     def __init__(self) -> None:
         self.active = 0
@@ -84,7 +84,7 @@ class HoldRegistry:
         self.client = self.env.random_id()
         self.serial = 0
         # Whether the store was asked for anything else than a lock.
-        self.asked = False
+        self.used_store = False
         self.in_flight = InFlight()
         self.holds: dict[str, weakref.ref[Hold]] = {}
         # The claims and owners of holds that were dropped, and not released. Any thread may append
@@ -207,7 +207,7 @@ class HoldRegistry:
         token: int,
         valid_until: float,
         *,
-        asked: float,
+        sent_at: float,
         lasts: float = FOREVER,
         renew: bool,
         max_hold: float = FOREVER,
@@ -215,18 +215,18 @@ class HoldRegistry:
     ) -> Hold:
         """A hold begins; the renewer learns about it in the same step.
 
-        The request that confirmed it was sent at *asked*. The store has it for *lasts* seconds, if
+        The request that confirmed it was sent at *sent_at*. The store has it for *lasts* seconds if
         that is less than its lease. It is renewed for *max_hold* seconds at most. A hold without an
         owner is one that was adopted.
         """
         hold = Hold(claim, token, valid_until, renew=renew)
-        hold.began = asked
+        hold.began = sent_at
         if lasts < claim.lease:
             hold.provisional = True
         longest = max_hold if renew else claim.lease
         if longest < FOREVER:
             # A provisional hold is prolonged to the end of its fixed lease.
-            begin = self.env.now() if hold.provisional else asked
+            begin = self.env.now() if hold.provisional else sent_at
             hold.max_valid_until = validity.lease_end(self.backend.capabilities, begin, longest)
         self._remove_dropped()
         dropped, entry = self.dropped, (claim, hold.owner if owner is None else owner.reference)
@@ -237,17 +237,17 @@ class HoldRegistry:
         else:
             hold.owner = owner.reference
             owner.holds[_key(claim)] = reference
-        self.schedule(hold, asked, lasts)
+        self.schedule(hold, sent_at, lasts)
         return hold
 
-    def schedule(self, hold: Hold, asked: float, lasts: float = FOREVER) -> None:
+    def schedule(self, hold: Hold, sent_at: float, lasts: float = FOREVER) -> None:
         """Plan when the renewer looks at the hold. Wake it only if it would sleep longer.
 
         A hold that the store has for *lasts* seconds only is renewed in the first half of them.
         """
         until = hold.valid_until
         if until < hold.max_valid_until:
-            due = validity.renew_at(self.backend.capabilities, asked, hold.claim.lease)
+            due = validity.renew_at(self.backend.capabilities, sent_at, hold.claim.lease)
             if hold.provisional:
                 due = min(due, until - lasts / 2)
             until = due if due < until else until
@@ -335,7 +335,7 @@ class HoldRegistry:
         """The time until which the store may take to answer a request that is sent now."""
         if self.closed:
             raise ClientClosed("the client was closed")
-        self.asked = True
+        self.used_store = True
         return self.env.now() + self.op_timeout
 
     async def inspect(self, name: str | None, pattern: str) -> Sequence[LockState]:
@@ -352,7 +352,7 @@ class HoldRegistry:
         return await retry.until_answered(partial(self.backend.request, Walk(pattern)))
 
     async def close(self, until: float) -> None:
-        """Refuse new claims and end all waits; the processes in flight have until *until*."""
+        """Refuse new claims and end all waits; the operations in flight have until *until*."""
         self.closed = True
         self.changed.set()
         self.ending.set()

@@ -443,8 +443,8 @@ async def extend(registry: HoldRegistry, hold: Hold, length: float) -> None:
     """Make a hold end no sooner than *length* seconds from now, once. LeaseLost if it has ended,
     also while the store did not answer.
     """
-    asked = registry.env.now()
-    until = min(hold.valid_until, asked + registry.op_timeout)
+    sent_at = registry.env.now()
+    until = min(hold.valid_until, sent_at + registry.op_timeout)
     try:
         with timing.concerning(hold.claim.name):
             answers = await registry.backend.renew([hold.claim._replace(lease=length)], until)
@@ -460,7 +460,7 @@ async def extend(registry: HoldRegistry, hold: Hold, length: float) -> None:
         registry.notify_lost(hold)
         raise hold.lost(registry.store)
     can = registry.backend.capabilities
-    hold.max_valid_until = max(hold.max_valid_until, validity.lease_end(can, asked, length))
-    hold.confirmed(validity.valid_until(can, asked, length))
+    hold.max_valid_until = max(hold.max_valid_until, validity.lease_end(can, sent_at, length))
+    hold.confirmed(validity.valid_until(can, sent_at, length))
     hold.check(registry.env.now(), registry.store)
-    registry.schedule(hold, asked)
+    registry.schedule(hold, sent_at)

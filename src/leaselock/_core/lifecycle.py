@@ -12,7 +12,7 @@ class Lifecycle:
 
     def interrupt(self) -> None:
         """End every wait and every call that has no deadline, until `close`. The driver then waits
-        for the background processes to end.
+        for the background operations to end.
         """
 
     def close(self) -> None:

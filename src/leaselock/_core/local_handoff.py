@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from leaselock._core.backend import Broken, Claim, Lifetime, LifetimeSet, LockState, Watched
-    from leaselock._core.effects import Env, Process, Request
+    from leaselock._core.effects import Env, Operation, Request
 
 R = TypeVar("R")
 
@@ -82,7 +82,7 @@ class SharedLease:
         self.first_token = self.token = self.last_token = 0
         self.valid_until = self.handoff_until = 0.0
 
-    def grant(self, first_token: int, now: float, asked: float, valid_until: float) -> bool:
+    def grant(self, first_token: int, now: float, sent_at: float, valid_until: float) -> bool:
         """The store has granted it, with the tokens from *first_token* on.
 
         Return False for a repeated confirmation of the same grant: then the tokens that were used
@@ -94,7 +94,7 @@ class SharedLease:
             self.first_token, self.token = first_token, first_token - 1
             self.last_token = first_token - 1 + self.claim.tokens
         self.valid_until = valid_until
-        half = asked + (valid_until - asked) * HANDOFF_FRACTION
+        half = sent_at + (valid_until - sent_at) * HANDOFF_FRACTION
         # A cached lease is released as soon as another client waits, so it needs no other bound.
         self.handoff_until = half if self.claim.cached else min(now + MAX_HANDOFF, half)
         return new
@@ -413,14 +413,14 @@ class LocalHandoff(Backend):
         lease = queue.lease
         if lease is None:
             lease = queue.lease = SharedLease(waiter.own_claim)
-        asked = self.env.now()
+        sent_at = self.env.now()
         try:
             reply = await self.backend.acquire(lease.claim, wait=wait, until=until)
         except BaseException as error:
             self._failed(waiter, lease, error, new)
             raise
         if isinstance(reply, Grant):
-            grant = self._granted(waiter, lease, reply, asked)
+            grant = self._granted(waiter, lease, reply, sent_at)
             if lease.claim.cached:
                 await start_watch(self, queue, lease)
             return grant
@@ -439,18 +439,18 @@ class LocalHandoff(Backend):
             self._discard(waiter)
 
     def _granted(
-        self, waiter: LocalWaiter, lease: SharedLease, grant: Grant, asked: float
+        self, waiter: LocalWaiter, lease: SharedLease, grant: Grant, sent_at: float
     ) -> Grant:
         """The store has granted the shared claim; the waiter that asked gets the lease first."""
-        asked, lasts = min(asked, grant.asked), min(lease.claim.lease, grant.lasts)
-        until = validity.lease_end(self.capabilities, asked, lasts)
-        if lease.grant(grant.token, self.env.now(), asked, until):
+        sent_at, lasts = min(sent_at, grant.sent_at), min(lease.claim.lease, grant.lasts)
+        until = validity.lease_end(self.capabilities, sent_at, lasts)
+        if lease.grant(grant.token, self.env.now(), sent_at, until):
             waiter.token = 0
         if lease.queued:
             self.backend.forget(lease.claim)
             lease.queued = False
         waiter.queue.give(lease, waiter)
-        return grant._replace(token=waiter.token, asked=asked, lasts=lasts)
+        return grant._replace(token=waiter.token, sent_at=sent_at, lasts=lasts)
 
     async def _withdraw(self, waiter: LocalWaiter, unknown_to_store: bool, until: float) -> None:
         """A try that was refused leaves nothing behind."""
@@ -486,7 +486,7 @@ class LocalHandoff(Backend):
 
     # --- release ----------------------------------------------------------------------------------
 
-    def release(self, claim: Claim, *, tombstone: bool, until: float) -> Process[bool]:
+    def release(self, claim: Claim, *, tombstone: bool, until: float) -> Operation[bool]:
         """Hand the lease on, release it, or leave the queue."""
         if claim.tokens == 1:
             return self.backend.release(claim, tombstone=tombstone, until=until)
@@ -573,7 +573,7 @@ class LocalHandoff(Backend):
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
         """Renew; for a claim that has a shared lease, renew that."""
-        asked = self.env.now()
+        sent_at = self.env.now()
         leases = [self._lease_of(claim) for claim in claims]
         wanted = [
             claim if lease is None else lease.claim._replace(lease=claim.lease)
@@ -582,7 +582,7 @@ class LocalHandoff(Backend):
         answers = await self.backend.renew(wanted, until)
         for claim, lease, renewed in zip(wanted, leases, answers, strict=True):
             if lease is not None and renewed is not None:
-                end = validity.lease_end(self.capabilities, asked, claim.lease)
+                end = validity.lease_end(self.capabilities, sent_at, claim.lease)
                 self._renewed(lease, end, held=renewed)
         return answers
 

@@ -28,7 +28,7 @@ from leaselock.errors import (
 
 if TYPE_CHECKING:
     from leaselock._core.backend import Claim, LockState, Mode
-    from leaselock._core.effects import Process
+    from leaselock._core.effects import Operation
     from leaselock._core.hold_registry import HoldRegistry
     from leaselock._core.local_handoff import LocalHandoff
     from leaselock._core.renewer import Renewer
@@ -94,7 +94,7 @@ class Mutex:
         handle.guard_body()
         return handle
 
-    def obtain(self, deadline: float, permits: int) -> Process[LeaseHandle | Busy]:
+    def obtain(self, deadline: float, permits: int) -> Operation[LeaseHandle | Busy]:
         """Acquire the lock until *deadline*: a lease, or why there is none."""
         return self._acquire(deadline - self.registry.env.now(), permits)
 
@@ -199,7 +199,7 @@ class Mutex:
             claim,
             layer.take_cached(lease, claim),
             lease.valid_until,
-            asked=now,
+            sent_at=now,
             lasts=lease.valid_until - now,
             renew=options.renew,
             max_hold=options.max_hold,

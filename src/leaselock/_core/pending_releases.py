@@ -1,4 +1,4 @@
-"""Claims that must still be released: the outcome of a request was unknown, or the process that
+"""Claims that must still be released: the outcome of a request was unknown, or the operation that
 made it was cancelled, interrupted or dropped.
 
 Adding one is a plain change of data, so it works where no effect can be awaited any more. The

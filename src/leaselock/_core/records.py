@@ -58,7 +58,7 @@ CLAIM: Mapping[str, Callable[[object], bool]] = {
     "mode": lambda value: type(value) is str and value in COMPATIBLE_MODES,
     "permits": lambda value: is_count(value) and value != 0,
 }
-QUEUED = {**CLAIM, "lease": is_time, "asked": is_time}
+QUEUED = {**CLAIM, "lease": is_time, "last_seen": is_time}
 HELD = {
     **CLAIM,
     "lifetime": lambda value: value in LIFETIMES,

@@ -1,4 +1,4 @@
-"""The renewer: one process per client and protocol. It renews every lease, calls the callbacks of
+"""The renewer: one operation per client and protocol. It renews every lease, calls the callbacks of
 lost ones, and sends the pending releases.
 
 It sleeps until the earliest time at which a hold needs it, and is woken only for an earlier one. So
@@ -98,13 +98,13 @@ class Renewer:
 
     async def _renew_batch(self, holds: list[Hold]) -> None:
         registry = self.registry
-        asked = registry.env.now()
-        shortest = min(hold.valid_until for hold in holds) - asked
-        until = asked + min(registry.op_timeout, shortest / validity.RENEWALS_PER_LEASE)
+        sent_at = registry.env.now()
+        shortest = min(hold.valid_until for hold in holds) - sent_at
+        until = sent_at + min(registry.op_timeout, shortest / validity.RENEWALS_PER_LEASE)
         # A store that does not answer must not delay the callbacks for a lease in danger.
         danger = min((hold.danger_at() for hold in registry.held()), default=FOREVER)
-        until = min(until, max(danger, (asked + until) / 2))
-        claims = [self._wanted(hold, asked) for hold in holds]
+        until = min(until, max(danger, (sent_at + until) / 2))
+        claims = [self._wanted(hold, sent_at) for hold in holds]
         try:
             answers = await registry.backend.renew(claims, until)
         except StoreError as error:
@@ -116,12 +116,12 @@ class Renewer:
         self._report("renewed", [h for h, renewed in zip(holds, answers, strict=True) if renewed])
         for hold, claim, renewed in zip(holds, claims, answers, strict=True):
             if renewed is not None:
-                self._renewed(hold, asked, claim.lease) if renewed else self._taken(hold)
+                self._renewed(hold, sent_at, claim.lease) if renewed else self._taken(hold)
         if unknown:
             self._try_again(unknown)
 
     def _report(self, kind: EventKind, holds: list[Hold], reason: str = "") -> None:
-        """Have an event reported for each hold, by another process: a listener may be slow."""
+        """Have an event reported for each hold, by another operation: a listener may be slow."""
         registry, now = self.registry, self.registry.env.now()
         listeners = registry.listeners
         if listeners.of_rare():
@@ -144,17 +144,17 @@ class Renewer:
             final = hold.valid_until >= hold.max_valid_until
             hold.next_check = hold.valid_until if final else min(hold.valid_until, again)
 
-    def _wanted(self, hold: Hold, asked: float) -> Claim:
+    def _wanted(self, hold: Hold, sent_at: float) -> Claim:
         """The claim to renew: of a fixed lease, and near the end of *max_hold*, what is left."""
         can = self.registry.backend.capabilities
-        left = validity.lease_for(can, asked, hold.max_valid_until)
+        left = validity.lease_for(can, sent_at, hold.max_valid_until)
         if hold.renew and left >= hold.claim.lease:
             return hold.claim
         return hold.claim._replace(lease=left)
 
-    def _renewed(self, hold: Hold, asked: float, lease: float) -> None:
-        hold.confirmed(validity.valid_until(self.registry.backend.capabilities, asked, lease))
-        self.registry.schedule(hold, asked)
+    def _renewed(self, hold: Hold, sent_at: float, lease: float) -> None:
+        hold.confirmed(validity.valid_until(self.registry.backend.capabilities, sent_at, lease))
+        self.registry.schedule(hold, sent_at)
 
     def _taken(self, hold: Hold) -> None:
         # While the hold is being released the answer is out of date.
@@ -178,7 +178,7 @@ class Renewer:
             self._release_lost(hold)
 
     async def _call_back(self) -> None:
-        """Start the callbacks of lost holds, each as a process of its own, and one process that
+        """Start the callbacks of lost holds, each as an operation of its own, and one that
         reports events. If that fails, try again later: the holds are renewed meanwhile.
         """
         registry, env = self.registry, self.registry.env
@@ -206,7 +206,7 @@ class Renewer:
             self.not_started, self.start_at = 0, FOREVER
 
     async def _report_events(self) -> None:
-        """Report the events of renewals, in their order. A listener may end this process: then the
+        """Report the events of renewals in their order. A listener may end this operation: then the
         renewer starts another one.
         """
         registry = self.registry
@@ -248,7 +248,7 @@ def _due(hold: Hold) -> float:
 
 
 async def call(callback: Callable[[Any], object], lease: object) -> None:
-    """Call one callback, as a process of its own: one that is slow, or ends its thread or task,
+    """Call one callback, as an operation of its own: one that is slow, or ends its thread or task,
     does not keep the others from being called.
     """
     await CallUser(callback, lease)

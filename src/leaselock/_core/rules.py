@@ -159,7 +159,7 @@ class LockRow(abc.ABC):
 
     @property
     def moment(self) -> float:
-        """Now, as `asked` of claims and `doubt` have it: any number that never decreases."""
+        """Now, as `last_seen` of claims and `doubt` have it: any number that never decreases."""
         return self.now
 
     def has_ended(self, hold: HoldRecord) -> bool:
@@ -184,7 +184,7 @@ class LockRow(abc.ABC):
 
     def is_forgotten(self, claim: Claim) -> bool:
         """Whether a queued claim has not asked for FORGET_AFTER seconds."""
-        return claim.asked + FORGET_AFTER <= self.now
+        return claim.last_seen + FORGET_AFTER <= self.now
 
     def lapse(self, hold: HoldRecord) -> None:
         """The grant of *hold* was not confirmed in time: set `doubt` to the moment of it."""
@@ -288,7 +288,7 @@ def waiting(row: LockRow, claims: Iterable[Claim]) -> Iterator[Claim]:
     for claim in claims:
         if row.is_forgotten(claim) or not row.alive(claim.client):
             row.quit(claim.id)
-        elif claim.asked >= row.doubt:
+        elif claim.last_seen >= row.doubt:
             yield claim
 
 

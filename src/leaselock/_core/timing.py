@@ -83,7 +83,7 @@ class Retry:
     """How many requests were sent whose outcome is unknown."""
     refusals = 0
     """How many certainly were not applied, and are repeated all the same."""
-    asked = 0.0
+    sent_at = 0.0
     """When the last request was sent."""
     refusals_are_final = True
     """Whether a refusal is raised at once if no earlier request is in doubt."""
@@ -106,7 +106,7 @@ class Retry:
 
     def try_until(self) -> float:
         """Begin a try; return until when it may take."""
-        self.asked = now = self.env.now()
+        self.sent_at = now = self.env.now()
         return try_until(now, self.give_up, self.op_timeout)
 
     async def pause(self) -> None:

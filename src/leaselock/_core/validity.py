@@ -22,30 +22,30 @@ ROUNDING = 1e-6
 PROVEN_PART = 0.5
 
 
-def lease_end(can: Capabilities, asked: float, lease: float) -> float:
-    """The end of a lease that was requested at *asked*, as its holder must count it.
+def lease_end(can: Capabilities, sent_at: float, lease: float) -> float:
+    """The end of a lease that was requested at *sent_at*, as its holder must count it.
 
     For a very short lease the margin shrinks with it.
     """
     margin = min(can.clock_margin, lease / 10)
-    return asked + lease * (1.0 - can.clock_drift) - margin
+    return sent_at + lease * (1.0 - can.clock_drift) - margin
 
 
-def valid_until(can: Capabilities, asked: float, lease: float) -> float:
-    """Until when a reply to a request sent at *asked* makes a hold valid: to the end of the lease,
+def valid_until(can: Capabilities, sent_at: float, lease: float) -> float:
+    """Until when a reply to a request sent at *sent_at* makes a hold valid: until the lease ends,
     but where holds end with a session, no longer than the reply proves the session alive (hazard
     I1).
     """
-    end = lease_end(can, asked, lease)
+    end = lease_end(can, sent_at, lease)
     session = can.session_timeout
-    return end if session == FOREVER else min(end, asked + session * PROVEN_PART)
+    return end if session == FOREVER else min(end, sent_at + session * PROVEN_PART)
 
 
-def lease_for(can: Capabilities, asked: float, until: float) -> float:
-    """The lease to request at *asked* for a hold that is valid until *until*: the inverse of
+def lease_for(can: Capabilities, sent_at: float, until: float) -> float:
+    """The lease to request at *sent_at* for a hold that is valid until *until*: the inverse of
     `lease_end`.
     """
-    return (until - asked + can.clock_margin) / (1.0 - can.clock_drift) + ROUNDING
+    return (until - sent_at + can.clock_margin) / (1.0 - can.clock_drift) + ROUNDING
 
 
 def proof_interval(can: Capabilities, lease: float) -> float:
@@ -54,9 +54,9 @@ def proof_interval(can: Capabilities, lease: float) -> float:
     return lease if session == FOREVER else min(lease, session * PROVEN_PART)
 
 
-def renew_at(can: Capabilities, asked: float, lease: float) -> float:
+def renew_at(can: Capabilities, sent_at: float, lease: float) -> float:
     """When to renew: a third of the lease after the last request that was answered."""
-    return asked + proof_interval(can, lease) / RENEWALS_PER_LEASE
+    return sent_at + proof_interval(can, lease) / RENEWALS_PER_LEASE
 
 
 def renew_early(can: Capabilities, lease: float) -> float:

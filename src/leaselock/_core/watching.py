@@ -75,7 +75,7 @@ class Watcher:
     async def _next(self, claim: Claim) -> LockChange | None:
         registry = self.registry
         while not registry.closed:
-            asked, watched = await self._look(claim)
+            sent_at, watched = await self._look(claim)
             if not watched.state.holds:
                 watched.state.readable()
             holds = _holds_of(watched.state)
@@ -83,7 +83,7 @@ class Watcher:
                 self.known = holds
                 self.interval = FIRST_INTERVAL
                 return lock_change(watched.state)
-            until = asked + max(SHORTEST_INTERVAL, watched.retry_after)
+            until = sent_at + max(SHORTEST_INTERVAL, watched.retry_after)
             if watched.notified and not registry.closed:
                 await registry.backend.await_wakeup(claim, until)
             else:
@@ -100,14 +100,14 @@ class Watcher:
         if backend.capabilities.notifies_changes:
             watched = await retry.until_answered(partial(backend.request, Watch(claim)))
             if watched.notified:
-                return retry.asked, watched
+                return retry.sent_at, watched
             state = watched.state
         else:
             look = partial(backend.request, Inspect(self.name, "*"))
             (state,) = await retry.until_answered(look)
         interval = min([self.interval, *_ends_of(state)])
         self.interval = min(LONGEST_INTERVAL, self.interval * GROWTH)
-        return retry.asked, Watched(state, interval, notified=False)
+        return retry.sent_at, Watched(state, interval, notified=False)
 
 
 def _holds_of(state: LockState) -> Holds:

@@ -1,4 +1,4 @@
-"""The driver for asyncio: a process runs in the task that awaits it.
+"""The driver for asyncio: an operation runs in the task that awaits it.
 
 A loop runs one step at a time, so no monitor is needed. A client belongs to one loop at a time.
 When that is closed, its holds are lost, and the client can serve another loop.
@@ -17,7 +17,7 @@ from leaselock._core.effects import (
     Call,
     CallUser,
     Effect,
-    Process,
+    Operation,
     Signal,
     Sleep,
     Spawn,
@@ -99,7 +99,7 @@ def _go_on(generator: AsyncGenerator[None, None]) -> None:
 
 
 class Aio(Driver):
-    """Steps the processes of one client in tasks."""
+    """Steps the operations of one client in tasks."""
 
     awaited = True
     blocks_thread = False
@@ -126,8 +126,8 @@ class Aio(Driver):
         task = asyncio.current_task()
         return None if task is None else BodyGuard(task)
 
-    def _bind(self, process: Process[Any]) -> None:
-        """Serve the running loop; close *process* if that is impossible."""
+    def _bind(self, operation: Operation[Any]) -> None:
+        """Serve the running loop; close *operation* if that is impossible."""
         try:
             loop = asyncio.get_running_loop()
             if self.loop is not loop:
@@ -137,7 +137,7 @@ class Aio(Driver):
                 self.until_loop_ends = _end_with_loop(self.background)
                 _go_on(self.until_loop_ends)
         except BaseException:
-            process.close()
+            operation.close()
             raise
 
     def _rebind(self, old: Loop) -> None:
@@ -184,16 +184,16 @@ class Aio(Driver):
         """Every object of a client refers to its driver, so none of them can be pickled."""
         raise refuse_pickling()
 
-    async def run(self, process: Process[T]) -> T:
-        """Step *process* to its end in this task; return its result."""
+    async def run(self, operation: Operation[T]) -> T:
+        """Step *operation* to its end in this task; return its result."""
         loop = asyncio._get_running_loop()
         if loop is None or loop is not self.loop:
-            self._bind(process)
+            self._bind(operation)
         answer: Any = None
         error: BaseException | None = None
         while True:
             try:
-                effect = process.send(answer) if error is None else process.throw(error)
+                effect = operation.send(answer) if error is None else operation.throw(error)
             except StopIteration as done:
                 result: T = done.value
                 return result
@@ -204,9 +204,9 @@ class Aio(Driver):
             try:
                 answer = await self._perform(effect)
             except BaseException as raised:
-                if was_closed(process):
-                    raise  # of a loop that has ended: the collector closed the process first
-                # Cancellation, too, is thrown into the process, which knows what to undo.
+                if was_closed(operation):
+                    raise  # of a loop that has ended: the collector closed the operation first
+                # Cancellation, too, is thrown into the operation, which knows what to undo.
                 error = raised
         error = None
         try:
@@ -262,25 +262,25 @@ class Aio(Driver):
         await self._wait(Signal(), until)
 
     async def _start(self, effect: Spawn) -> None:
-        self._spawn(effect.process, effect.name)
+        self._spawn(effect.operation, effect.name)
 
-    def _spawn(self, process: Process[None], name: str) -> None:
+    def _spawn(self, operation: Operation[None], name: str) -> None:
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._in_background(process), name=f"leaselock-{name}")
+        task = loop.create_task(self._in_background(operation), name=f"leaselock-{name}")
         self.background.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
-            # A task that was cancelled before its first step has not begun its process.
-            process.close()
+            # A task that was cancelled before its first step has not begun its operation.
+            operation.close()
             self.background.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
                 _report(error, f"the {name} of a lock client failed")
 
         task.add_done_callback(ended)
 
-    async def _in_background(self, process: Process[None]) -> None:
-        if not was_closed(process):
-            await self.run(process)
+    async def _in_background(self, operation: Operation[None]) -> None:
+        if not was_closed(operation):
+            await self.run(operation)
 
     async def _call_user(self, effect: CallUser) -> object:
         try:
@@ -292,12 +292,12 @@ class Aio(Driver):
             _report(error, "a callback for a lost lease failed")
             return None
 
-    async def end(self, process: Process[None]) -> None:
-        """Run the client's last process, and close the driver even if that fails."""
+    async def end(self, operation: Operation[None]) -> None:
+        """Run the client's last operation, and close the driver even if that fails."""
         # First of all: if another loop is still open, nothing may be closed.
-        self._bind(process)
+        self._bind(operation)
         try:
-            await self.run(process)
+            await self.run(operation)
         finally:
             await self.close()
 
@@ -311,15 +311,15 @@ class Aio(Driver):
             # The loop is closed.
             CLOSER.close_later(self._drop)
 
-    def _end_in_task(self, loop: Loop, last: Callable[[], Process[None]]) -> None:
-        process = last()
-        task = loop.create_task(self.end(process), name="leaselock-closer")
+    def _end_in_task(self, loop: Loop, last: Callable[[], Operation[None]]) -> None:
+        operation = last()
+        task = loop.create_task(self.end(operation), name="leaselock-closer")
         ENDING.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
             ENDING.discard(task)
-            # One that was cancelled before its first step has not begun its process.
-            process.close()
+            # One that was cancelled before its first step has not begun its operation.
+            operation.close()
             if task.cancelled():
                 self._drop()
             elif (error := task.exception()) is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from leaselock._core.client_core import ClientCore
-    from leaselock._core.effects import Process
+    from leaselock._core.effects import Operation
 
 # Linux's boot clock counts suspend, which the monotonic clock does not (hazard B4).
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
@@ -78,7 +78,7 @@ class SystemEnv:
 
 
 class Driver(SystemEnv):
-    """What a driver knows of the client whose processes it steps."""
+    """What a driver knows of the client whose operations it runs."""
 
     awaited: bool
     """Whether what it runs is awaited."""
@@ -86,15 +86,15 @@ class Driver(SystemEnv):
     def __init__(self) -> None:
         # What the client does when its holds are lost with a fork or a loop.
         self.forgotten: Callable[[str, bool], None] = _nothing
-        # The last process of the client.
-        self.last: Callable[[], Process[None]] | None = None
+        # The last operation of the client.
+        self.last: Callable[[], Operation[None]] | None = None
         # The names of the locks that the client has not released.
         self.unreleased: Callable[[], list[str]] = list
         # The URL of the store, for people; and as they typed it.
         self.store = self.typed = ""
 
     def serve(self, core: ClientCore) -> None:
-        """Step the processes of this client from now on."""
+        """Run the operations of this client from now on."""
         self.forgotten, self.last, self.unreleased = core.abandon, core.close, core.unreleased
         self.store = core.store
 
@@ -157,6 +157,6 @@ def _ours(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).partition(".")[0] == "leaselock"
 
 
-def was_closed(process: object) -> bool:
-    """Whether *process* was closed, perhaps before its first step."""
-    return getattr(process, "cr_frame", process) is None
+def was_closed(operation: object) -> bool:
+    """Whether *operation* was closed, perhaps before its first step."""
+    return getattr(operation, "cr_frame", operation) is None

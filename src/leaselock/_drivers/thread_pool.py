@@ -1,6 +1,6 @@
 """The background threads of one driver. A thread that has no work waits a moment for more.
 
-The core starts short background processes often; a new thread for each would be slow.
+The core starts short background operations often; a new thread for each would be slow.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.effects import Process
+    from leaselock._core.effects import Operation
 
 # For how many seconds an idle thread waits for work.
 IDLE = 1.0
 
-Inbox = SimpleQueue["tuple[Process[None], str] | None"]
+Inbox = SimpleQueue["tuple[Operation[None], str] | None"]
 
 
 class ThreadPool:
     """The background threads of one driver."""
 
-    def __init__(self, run: Callable[[Process[None]], object]) -> None:
+    def __init__(self, run: Callable[[Operation[None]], object]) -> None:
         self.run = run
         self.threads: set[threading.Thread] = set()
         # The inboxes of idle threads. A thread that takes one out must put something in.
@@ -32,18 +32,18 @@ class ThreadPool:
         self.closing = False
         self.starting = threading.Lock()
 
-    def start(self, process: Process[None], name: str) -> None:
-        """Run *process* in a background thread; it is closed if no thread can be started."""
+    def start(self, operation: Operation[None], name: str) -> None:
+        """Run *operation* in a background thread; it is closed if no thread can be started."""
         try:
             inbox = self.idle.pop()
         except IndexError:
-            self._start_thread(process, name)
+            self._start_thread(operation, name)
         else:
-            inbox.put((process, name))
+            inbox.put((operation, name))
 
-    def _start_thread(self, process: Process[None], name: str) -> None:
+    def _start_thread(self, operation: Operation[None], name: str) -> None:
         thread = threading.Thread(
-            target=self._work, args=(process,), name=f"leaselock-{name}", daemon=True
+            target=self._work, args=(operation,), name=f"leaselock-{name}", daemon=True
         )
         try:
             # `close` must see the thread once it runs, and be able to join it.
@@ -51,22 +51,22 @@ class ThreadPool:
                 thread.start()
                 self.threads.add(thread)
         except BaseException:
-            process.close()
+            operation.close()
             raise
 
-    def _work(self, process: Process[None]) -> None:
+    def _work(self, operation: Operation[None]) -> None:
         thread = threading.current_thread()
         with self.starting:
             pass  # wait until it is in `threads`
         try:
-            self.run(process)
+            self.run(operation)
             while work := self._more():
                 thread.name = f"leaselock-{work[1]}"
                 self.run(work[0])
         finally:
             self.threads.discard(thread)
 
-    def _more(self) -> tuple[Process[None], str] | None:
+    def _more(self) -> tuple[Operation[None], str] | None:
         inbox: Inbox = SimpleQueue()
         self.idle.append(inbox)
         try:

@@ -1,4 +1,4 @@
-"""The driver for threads: a process runs in the thread that calls it.
+"""The driver for threads: an operation runs in the thread that calls it.
 
 Steps are taken under one monitor for each client, which is never held while waiting. So two threads
 interleave at the awaits of the core and nowhere else, as in the simulator.
@@ -16,7 +16,7 @@ from leaselock._core.effects import (
     Call,
     CallUser,
     Effect,
-    Process,
+    Operation,
     Signal,
     Sleep,
     Spawn,
@@ -40,7 +40,7 @@ JOIN_TIMEOUT = 5.0
 
 
 class Threads(Driver):
-    """Steps the processes of one client in threads."""
+    """Steps the operations of one client in threads."""
 
     awaited = False
     blocks_thread = True
@@ -63,14 +63,14 @@ class Threads(Driver):
         """Every object of a client refers to its driver, so none of them can be pickled."""
         raise refuse_pickling()
 
-    def run(self, process: Process[T]) -> T:
-        """Step *process* to its end in this thread; return its result."""
+    def run(self, operation: Operation[T]) -> T:
+        """Step *operation* to its end in this thread; return its result."""
         answer: Any = None
         error: BaseException | None = None
         while True:
             try:
                 with self.monitor:
-                    effect = process.send(answer) if error is None else process.throw(error)
+                    effect = operation.send(answer) if error is None else operation.throw(error)
             except StopIteration as done:
                 result: T = done.value
                 return result
@@ -81,7 +81,7 @@ class Threads(Driver):
             try:
                 answer = self._perform(effect)
             except BaseException as raised:
-                # An interrupt, too, is thrown into the process, which knows what to undo.
+                # An interrupt, too, is thrown into the operation, which knows what to undo.
                 error = raised
         error = None
         try:
@@ -109,7 +109,7 @@ class Threads(Driver):
         if isinstance(effect, Sleep):
             self._wait(Signal(), effect.until)
         elif isinstance(effect, Spawn):
-            self.pool.start(effect.process, effect.name)
+            self.pool.start(effect.operation, effect.name)
         elif isinstance(effect, CallUser):
             return self._call_user(effect)
         else:
@@ -132,11 +132,11 @@ class Threads(Driver):
                 signal.remove(gate.release)
         return signal.is_set
 
-    def _in_background(self, process: Process[None]) -> None:
-        if was_closed(process):
+    def _in_background(self, operation: Operation[None]) -> None:
+        if was_closed(operation):
             return
         try:
-            self.run(process)
+            self.run(operation)
         except SystemExit as error:
             # It ends this thread only, of which the module threading would say nothing.
             failure = RuntimeError(
@@ -155,17 +155,17 @@ class Threads(Driver):
             report(error)  # the user's own function failed
             return None
 
-    def end(self, process: Process[None]) -> None:
-        """Run the client's last process, and close the driver even if that fails.
+    def end(self, operation: Operation[None]) -> None:
+        """Run the client's last operation, and close the driver even if that fails.
 
         A signal handler that has interrupted a call of this client may hold what that needs: then
         it is done in the background, and the call ends with ClientClosed, or with what the handler
         raises.
         """
         if self._is_interrupted(sys._getframe()):
-            CLOSER.close_later(functools.partial(self._end, process))
+            CLOSER.close_later(functools.partial(self._end, operation))
         else:
-            self._end(process)
+            self._end(operation)
 
     def _is_interrupted(self, frame: FrameType | None) -> bool:
         """Whether this thread is in the middle of a call of this client, which is not a callback
@@ -177,9 +177,9 @@ class Threads(Driver):
             frame = frame.f_back
         return False
 
-    def _end(self, process: Process[None]) -> None:
+    def _end(self, operation: Operation[None]) -> None:
         try:
-            self.run(process)
+            self.run(operation)
         finally:
             self.close()
 

@@ -97,7 +97,7 @@ class Telemetry:
     def record(self, event: Event) -> None:
         """Report one event."""
         self._measure(event)
-        if event.kind == "asked":
+        if event.kind == "acquiring":
             attributes = {"leaselock.lock.name": event.name, "leaselock.backend": self.backend}
             self.spans[event.id] = self.tracer.start_span(
                 "leaselock.acquire", kind=trace.SpanKind.CLIENT, attributes=attributes

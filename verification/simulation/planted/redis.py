@@ -128,7 +128,7 @@ def message_grant_from_receipt(patch: pytest.MonkeyPatch) -> None:
 
     def grant(self: QueueState, holder: str) -> Grant | None:
         if holder in self.grants:
-            self.asked[holder] = self.now()
+            self.sent_at[holder] = self.now()
         return real(self, holder)
 
     patch.setattr(QueueState, "grant", grant)

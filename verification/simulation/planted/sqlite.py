@@ -262,7 +262,7 @@ def validity_from_reply(patch: pytest.MonkeyPatch) -> None:
     real = Acquisition._valid_until
 
     def valid_until(self: Acquisition, grant: Grant) -> float:
-        self.asked = self.env.now()
+        self.sent_at = self.env.now()
         return real(self, grant)
 
     patch.setattr(Acquisition, "_valid_until", valid_until)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from leaselock._backends.document.adapter import Changed, Traits
-    from leaselock._core.effects import Process
+    from leaselock._core.effects import Operation
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -106,7 +106,7 @@ def _holders(content: Content) -> list[tuple[str, str, int]]:
 class Batch(Generic[T]):
     """One request for each of many names, several of which are under way at the same time."""
 
-    def __init__(self, ask: Callable[[str], Process[T]], names: Iterable[str]) -> None:
+    def __init__(self, ask: Callable[[str], Operation[T]], names: Iterable[str]) -> None:
         self.ask = ask
         self.names = list(names)
         self.open = len(self.names)
@@ -357,7 +357,7 @@ class DocumentBackend(Queue):
                 known = since - self._age(held, said)
             first_seen[key] = known
         for claim in content.queue:
-            waiter = (claim.id, int(claim.asked))
+            waiter = (claim.id, int(claim.last_seen))
             first_seen[waiter] = view.first_seen.get(waiter, since)
         return first_seen
 
@@ -520,7 +520,7 @@ class DocumentBackend(Queue):
         return [answers.get(claim.id) for claim in claims]
 
     async def _together(
-        self, ask: Callable[[str], Process[T]], names: Iterable[str], until: float
+        self, ask: Callable[[str], Operation[T]], names: Iterable[str], until: float
     ) -> Batch[T]:
         """Ask about each name, about several at a time; what was answered before *until*."""
         batch = Batch(ask, names)

@@ -138,7 +138,7 @@ def _waiter(claim: Claim) -> dict[str, Any]:
     fields = {
         "id": claim.id,
         "client": claim.client,
-        "beat": claim.asked,
+        "beat": claim.last_seen,
         "lease": claim.lease,
         "since": claim.since,
         "metadata": claim.metadata,
@@ -227,4 +227,4 @@ def _read_waiter(fields: dict[str, Any], name: str, where: str, removal: str) ->
         since=fields["since"],
         **_usual(fields, QUEUED),
     )
-    return checked(claim, where, removal)._replace(asked=_field(fields, "beat", is_count))
+    return checked(claim, where, removal)._replace(last_seen=_field(fields, "beat", is_count))

@@ -149,28 +149,28 @@ class DocumentRow(EntryRow):
         queued = queue.get(claim.id)
         if queued is None:
             # Its time is not written until it is granted.
-            queue[claim.id] = claim._replace(asked=self.n, limit=0, sides=False)
+            queue[claim.id] = claim._replace(last_seen=self.n, limit=0, sides=False)
         elif self._age(queued) >= self._period() or self.roll_call(claim.id) <= 0.0:
             self._show_alive(claim.client, self.n)
 
     def touch(self, client: str) -> None:
         """The waiters of *client* that are passed over are alive."""
         self._show_alive(client, self.doubt)
-        if all(claim.asked >= self.doubt for claim in self.entry.queue.values()):
+        if all(claim.last_seen >= self.doubt for claim in self.entry.queue.values()):
             self.doubt = 0.0
 
     def _show_alive(self, client: str, before: float) -> None:
         queue = self.entry.queue
         for claim in list(queue.values()):
-            if claim.client == client and claim.asked < before:
-                queue[claim.id] = claim._replace(asked=self.n)
+            if claim.client == client and claim.last_seen < before:
+                queue[claim.id] = claim._replace(last_seen=self.n)
 
     def is_forgotten(self, claim: Claim) -> bool:
         """Whether a waiter was not seen alive for too long."""
         return self._age(claim) >= MISSED * self._period()
 
     def _age(self, claim: Claim) -> float:
-        return self.now - self._seen(claim.id, claim.asked)
+        return self.now - self._seen(claim.id, claim.last_seen)
 
     def _period(self) -> float:
         """How often a waiter writes that it is alive."""
@@ -194,7 +194,7 @@ class DocumentRow(EntryRow):
         offers = [
             self._seen(hold_id, held.beat) + ROLL_CALL - self.now
             for hold_id, held in self.held.items()
-            if held.record.offered and held.beat > queued.asked and hold_id in self.entry.holds
+            if held.record.offered and held.beat > queued.last_seen and hold_id in self.entry.holds
         ]
         return min(offers, default=NEVER)
 

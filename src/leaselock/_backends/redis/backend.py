@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leaselock._backends.redis.legacy_formats import LegacyLock
     from leaselock._backends.redis.scripted_lock import ScriptedLock
     from leaselock._backends.redis.shared_state import SharedState
-    from leaselock._core.effects import Process, Request
+    from leaselock._core.effects import Operation, Request
 
 R = TypeVar("R")
 
@@ -60,7 +60,7 @@ class RedisBackend(Backend):
         self.without_login = shared.without_login
         self.locks = locks
 
-    def acquire(self, claim: Claim, *, wait: bool, until: float) -> Process[Grant | Busy]:
+    def acquire(self, claim: Claim, *, wait: bool, until: float) -> Operation[Grant | Busy]:
         """One try. A waiter listens before it enters the queue, so it misses no message (E1)."""
         return self.locks.acquire(claim, wait, until)
 
@@ -109,7 +109,7 @@ class RedisBackend(Backend):
         ends = [hold.remaining for hold in state.holds if hold.remaining is not None]
         return Watched(state, min([WATCH_INTERVAL, *ends]), notified)
 
-    def doctor(self, until: float) -> Process[Sequence[Finding]]:
+    def doctor(self, until: float) -> Operation[Sequence[Finding]]:
         """Report how the servers are set up."""
         return examine(
             self.executor,

@@ -29,8 +29,8 @@ from leaselock._backends.redis.key_tracking import KeyTracking
 from leaselock._backends.redis.keys import message_of
 from leaselock._backends.redis.messages import NOT_SUBSCRIBED, Listen, Send, SubscribeFailed
 from leaselock._backends.redis.pool import UNUSED_FOR
+from leaselock._core.background import Background
 from leaselock._core.effects import FOREVER, Call, Signal, Wait
-from leaselock._core.singleton_process import Background
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence

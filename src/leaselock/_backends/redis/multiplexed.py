@@ -54,17 +54,17 @@ LONGEST_TIMER = 3600.0
 class Pending:
     """A request that was sent, and the replies that have arrived for it."""
 
-    __slots__ = ("asked", "count", "future", "replies", "until")
+    __slots__ = ("count", "future", "replies", "sent_at", "until")
 
     replies: list[Any]
     """Only where more than one is expected."""
 
     def __init__(
-        self, future: asyncio.Future[list[Any]], count: int, asked: float, until: float
+        self, future: asyncio.Future[list[Any]], count: int, sent_at: float, until: float
     ) -> None:
         self.future = future
         self.count = count
-        self.asked = asked
+        self.sent_at = sent_at
         self.until = until
         if count > 1:
             self.replies = []
@@ -223,7 +223,7 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
     def _postpone(self, count: int) -> None:
         """Do not count the time that the loop took to send against the server."""
         requests = [p for p in list(self.pending)[-count:] if isinstance(p, Pending)]
-        late = self.now() - requests[0].asked if requests else 0.0
+        late = self.now() - requests[0].sent_at if requests else 0.0
         for request in requests:
             request.until += late
 
@@ -252,7 +252,7 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
                 soonest = min(soonest, now + FLOWING / 4)
                 continue
             request.future.set_exception(OutcomeUnknown(f"{self.address} did not answer in time"))
-            if self.last_used < request.asked:
+            if self.last_used < request.sent_at:
                 # Nothing arrived for the whole time: the connection may be dead without notice.
                 self._abort()
                 return

@@ -32,13 +32,13 @@ class QueueState:
     def clear(self) -> None:
         """Forget everything."""
         self.tickets: dict[str, bytes] = {}
-        self.asked: dict[str, float] = {}
+        self.sent_at: dict[str, float] = {}
         self.grants: dict[str, tuple[int, float]] = {}
         self.contended: dict[str, float] = {}
 
-    def enqueue(self, holder: str, ticket: bytes, asked: float) -> None:
-        """The request sent at *asked* was answered: the claim waits."""
-        self.tickets[holder], self.asked[holder] = ticket, asked
+    def enqueue(self, holder: str, ticket: bytes, sent_at: float) -> None:
+        """The request sent at *sent_at* was answered: the claim waits."""
+        self.tickets[holder], self.sent_at[holder] = ticket, sent_at
 
     def notified(self, holder: str, token: int, seconds: float) -> None:
         """Record a message: the claim was granted the lock, for a number of seconds."""
@@ -51,18 +51,18 @@ class QueueState:
         if found is None:
             return None
         token, lasts = found
-        asked = self.asked[holder]
-        if self.now() >= asked + lasts * FRESH:
+        sent_at = self.sent_at[holder]
+        if self.now() >= sent_at + lasts * FRESH:
             return None
         self.leave(holder)
-        return Grant(token, (), asked, lasts)
+        return Grant(token, (), sent_at, lasts)
 
     def leave(self, holder: str) -> bool:
         """Forget the claim's place; says whether there was one."""
         if not self.tickets:
             return False
         self.grants.pop(holder, None)
-        self.asked.pop(holder, None)
+        self.sent_at.pop(holder, None)
         return self.tickets.pop(holder, None) is not None
 
     def note_contention(self, name: str) -> None:

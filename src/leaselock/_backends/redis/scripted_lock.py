@@ -186,7 +186,7 @@ class ScriptedLock:
         if waiter is None:
             return None
         data = self.packed.acquire(claim, True)[1]
-        asked = self.queue.now()
+        sent_at = self.queue.now()
         try:
             (reply,) = await self.listener.send(claim, waiter, data, until)
         except OutcomeUnknown:
@@ -197,7 +197,7 @@ class ScriptedLock:
         if type(reply) is not list or reply[0] < 0:
             return None
         if reply[0] == 0:
-            self.queue.enqueue(claim.id, reply[3], asked)
+            self.queue.enqueue(claim.id, reply[3], sent_at)
         return self._answer(reply)
 
     async def _acquire(
@@ -214,11 +214,11 @@ class ScriptedLock:
         confirms = self.replicas or self.form == VOTE or claim.min_hold or claim.is_numbered
         if granted is not None and not confirms:
             return granted
-        asked = self.queue.now()
+        sent_at = self.queue.now()
         reply = await self._try_or_undo(claim, True, until)
         self.queue.leave(claim.id)
         if reply[0] == 0:
-            self.queue.enqueue(claim.id, reply[3], asked)
+            self.queue.enqueue(claim.id, reply[3], sent_at)
         if reply[0] == -1:
             raise NotApplied(f"the claim to {claim.name!r} was given up already")
         return self._answer(reply)

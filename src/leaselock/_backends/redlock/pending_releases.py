@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from leaselock._backends.redlock.master import ReleaseGrant
 from leaselock._core import timing
 from leaselock._core.backend import Release
+from leaselock._core.background import Background
 from leaselock._core.effects import Wait
-from leaselock._core.singleton_process import Background
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:

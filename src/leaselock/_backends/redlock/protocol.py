@@ -229,13 +229,13 @@ class Redlock(Backend):
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
         """Renew all on every master; a claim holds if a majority renewed it."""
-        asked = self.all.each(Renew(claims))
+        requests = self.all.each(Renew(claims))
 
         def verdicts(votes: Votes) -> list[bool | None]:
             words = ([a[k] for a in self._valid_answers(votes, c)] for k, c in enumerate(claims))
             return [votes.verdict(sum(each), len(each) - sum(each)) for each in words]
 
-        votes = await self.all.poll(asked, until, lambda v: None not in verdicts(v))
+        votes = await self.all.poll(requests, until, lambda v: None not in verdicts(v))
         self.all.check(votes, "no majority to renew")
         return verdicts(votes)
 

@@ -259,7 +259,7 @@ class SqlLockRow(LockRow):
             self.writes.append(("refresh waiter", seen))
             return
         ticket = self.waiters[-1].ticket + 1 if self.waiters else 1
-        self.waiters.append(Waiter(ticket, claim._replace(asked=self.moment), polls))
+        self.waiters.append(Waiter(ticket, claim._replace(last_seen=self.moment), polls))
         self._count_pending(1)
         times: dict[str, Value] = {"lease": micros(claim.lease), "since": micros(claim.since)}
         values: dict[str, Value] = {
@@ -288,11 +288,11 @@ class SqlLockRow(LockRow):
     def touch(self, client: str) -> None:
         """All waiters of *client* that were read have asked now."""
         for place, waiter in enumerate(self.waiters):
-            if waiter.claim.client == client and waiter.claim.asked < self.doubt:
-                touched = waiter.claim._replace(asked=self.moment)
+            if waiter.claim.client == client and waiter.claim.last_seen < self.doubt:
+                touched = waiter.claim._replace(last_seen=self.moment)
                 self.waiters[place] = waiter._replace(claim=touched)
                 self.writes.append(("touch waiter", self._touched(waiter.claim.id)))
-        if all(waiter.claim.asked >= self.doubt for waiter in self.waiters):
+        if all(waiter.claim.last_seen >= self.doubt for waiter in self.waiters):
             self.doubt = 0.0
 
     def _touched(self, claim_id: str) -> dict[str, Value]:
@@ -474,4 +474,4 @@ def claim_of(name: str, row: Row) -> Claim:
 def _waiter(name: str, row: Row) -> Waiter:
     ticket, claim_id, client, lease, metadata, since, polls, _, mode, permits, expires, _ = row
     claim = claim_of(name, (claim_id, client, lease, metadata, since, mode, permits))
-    return Waiter(ticket, claim._replace(asked=expires / 1e6 - WAITER_LASTS), bool(polls))
+    return Waiter(ticket, claim._replace(last_seen=expires / 1e6 - WAITER_LASTS), bool(polls))

@@ -30,8 +30,8 @@ from leaselock._core.backend import (
     Mode,
     Setup,
 )
+from leaselock._core.background import Background
 from leaselock._core.effects import FOREVER, Sleep
-from leaselock._core.singleton_process import Background
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:

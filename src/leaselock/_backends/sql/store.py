@@ -25,9 +25,9 @@ from leaselock._core.backend import (
     Resize,
     Watch,
 )
+from leaselock._core.background import Background
 from leaselock._core.lifecycle import Lifecycle
 from leaselock._core.queue import Queue
-from leaselock._core.singleton_process import Background
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:

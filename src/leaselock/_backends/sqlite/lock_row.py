@@ -225,7 +225,7 @@ class FileLockRow(LockRow):
             try:
                 yield checked(claim, *_place("waiter", self.name))
             except Unreadable:
-                if not (is_time(claim.asked) and self.is_forgotten(claim)):
+                if not (is_time(claim.last_seen) and self.is_forgotten(claim)):
                     raise
                 self.quit(claim.id)
 
@@ -253,7 +253,7 @@ class FileLockRow(LockRow):
 
     def join(self, claim: Claim) -> None:
         """Append the claim to the queue, or note that it has asked."""
-        values = claim._asdict() | {"asked": self.moment}
+        values = claim._asdict() | {"last_seen": self.moment}
         self.execute(SQL["join"], values)
 
     def quit(self, claim_id: str) -> bool:
@@ -348,7 +348,7 @@ def _claim(
     since: float,
     mode: Mode,
     permits: int,
-    asked: float,
+    last_seen: float,
 ) -> Claim:
     """The claim of a row of the queue."""
     return Claim(
@@ -360,5 +360,5 @@ def _claim(
         since,
         mode=mode,
         permits=permits,
-        asked=asked,
+        last_seen=last_seen,
     )

@@ -45,8 +45,8 @@ from leaselock._core.backend import (
     LockState,
     Watched,
 )
+from leaselock._core.background import Background
 from leaselock._core.effects import FOREVER, Call
-from leaselock._core.singleton_process import Background
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -139,12 +139,12 @@ class SessionBackend(Maintenance):
     ) -> Sequence[object]:
         """Send operations together, in that *session* only if it is not 0; return their replies."""
         await self._maintained()
-        asked = self.now()
+        sent_at = self.now()
         if not self.connection.connected:
             await Call(self.connection, Connect(), until)
         result = await Call(self.connection, Batch(operations, session), until)
         if any(isinstance(operation, PROOFS) for operation in operations):
-            self.last_proof = max(self.last_proof, asked)
+            self.last_proof = max(self.last_proof, sent_at)
         if result.timeout != self.capabilities.session_timeout:
             self.capabilities = self.capabilities._replace(session_timeout=result.timeout)
         self.session = result.session

@@ -85,7 +85,7 @@ ORDER BY ticket LIMIT 1
 -- join
 INSERT INTO waiter (name, ticket, id, client, lease, metadata, since, mode, permits, asked)
 VALUES (:name, 1 + coalesce((SELECT max(ticket) FROM waiter WHERE name = :name), 0),
-        :id, :client, :lease, :metadata, :since, :mode, :permits, :asked)
+        :id, :client, :lease, :metadata, :since, :mode, :permits, :last_seen)
 ON CONFLICT (id) DO UPDATE SET asked = excluded.asked
 
 -- touch

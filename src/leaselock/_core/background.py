@@ -1,4 +1,4 @@
-"""A background process that runs at most once at a time: the renewer, a listener."""
+"""A background operation that runs at most once at a time: the renewer, a listener."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from leaselock._core.effects import Spawn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.effects import Process
+    from leaselock._core.effects import Operation
 
 
 class Background:
-    """Whether the process runs, and how to start it."""
+    """Whether the operation runs, and how to start it."""
 
     __slots__ = ("begun", "running")
 
@@ -21,21 +21,21 @@ class Background:
         self.running = False
         self.begun = False
 
-    async def start(self, make: Callable[[], Process[None]], name: str) -> None:
+    async def start(self, make: Callable[[], Operation[None]], name: str) -> None:
         """Start it, unless it runs. After an interruption here it can be started again."""
         if self.running:
             return
         self.running = True
-        process = self._run(make)
+        operation = self._run(make)
         try:
-            await Spawn(process, name)
+            await Spawn(operation, name)
         except BaseException:
             if not self.begun:
                 self.running = False
-                process.close()
+                operation.close()
             raise
 
-    async def _run(self, make: Callable[[], Process[None]]) -> None:
+    async def _run(self, make: Callable[[], Operation[None]]) -> None:
         self.begun = True
         try:
             await make()
