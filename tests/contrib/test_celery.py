@@ -27,10 +27,11 @@ import leaselock
 from leaselock.contrib.celery import single, unique
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.contrib.conftest import Programs
 
+HOUR = datetime.timedelta(hours=1)
 # Nothing listens on port 1.
 CLOSED = "redis://127.0.0.1:1/0"
 # What a task does is written to `events`: "start NAME PID" and "end NAME PID".
@@ -317,18 +318,19 @@ def test_wrong_arguments_of_unique_are_refused(url: str) -> None:
 @pytest.mark.parametrize(
     ("options", "seconds"),
     [
-        ({}, None),
-        ({"countdown": 5}, 5.0),
-        ({"eta": datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)}, 3600.0),
-        ({"eta": (datetime.datetime.now() + datetime.timedelta(hours=1)).isoformat()}, 3600.0),
+        # Made by the test: it may run long after it was collected.
+        (dict, 0.0),
+        (lambda: {"countdown": 5}, 5.0),
+        (lambda: {"eta": datetime.datetime.now(datetime.UTC) + HOUR}, 3600.0),
+        (lambda: {"eta": (datetime.datetime.now() + HOUR).isoformat()}, 3600.0),
     ],
 )
 def test_the_bound_begins_when_the_task_is_due(
-    url: str, options: dict[str, Any], seconds: float | None
+    url: str, options: Callable[[], dict[str, Any]], seconds: float
 ) -> None:
     task = unique_task(url, queued=1000.0)
-    task.apply_async(("a",), **options)
+    task.apply_async(("a",), **options())
     with leaselock.Client(url) as client:
         holder = client.lock("sync:a:queued").holder()
     assert holder is not None
-    assert holder.remaining == pytest.approx(1000.0 + (seconds or 0.0), abs=100.0)
+    assert holder.remaining == pytest.approx(1000.0 + seconds, abs=100.0)
