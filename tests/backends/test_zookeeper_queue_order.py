@@ -23,7 +23,7 @@ from leaselock._backends.zookeeper.queue_order import (
     in_order,
     incompatible,
     own_mark,
-    position,
+    position_of,
 )
 
 LAST = 2**31 - 1
@@ -45,7 +45,7 @@ def test_position_in_every_order_of_the_list(start: int, marks: tuple[str, ...])
         ordered = in_order([*listed, "config", "lock", "__lock__", "x-0000000001"])
         assert [one.node for one in ordered] == queue
         for index, owner in enumerate(OWNERS):
-            found = position(listed, owner)
+            found = position_of(listed, owner)
             assert found is not None
             assert (found.own.node, found.first.node) == (queue[index], queue[0])
             ahead = found.ahead.node if found.ahead else None
@@ -56,7 +56,7 @@ def test_position_in_every_order_of_the_list(start: int, marks: tuple[str, ...])
 def test_every_queue_after_some_have_left(present: tuple[bool, ...]) -> None:
     """One contender holds, and each of the others watches a different node."""
     queue = [written(OWNERS[n], KAZOO, LAST - 1 + n) for n in range(4) if present[n]]
-    positions = [position(queue, owner) for owner in OWNERS]
+    positions = [position_of(queue, owner) for owner in OWNERS]
     assert [one is not None for one in positions] == list(present)
     found = [one for one in positions if one is not None]
     assert sum(one.ahead is None for one in found) == bool(found)
@@ -68,7 +68,7 @@ def test_the_sequence_overflows_to_a_negative_number() -> None:
     before, after = written("a", KAZOO, LAST), written("b", KAZOO, LAST + 1)
     assert (before[-10:], after[-11:]) == ("2147483647", "-2147483648")
     assert distance(LAST, -LAST - 1) == 1
-    waiting = position([after, before], "b")
+    waiting = position_of([after, before], "b")
     assert waiting is not None
     assert waiting.ahead is not None
     assert waiting.ahead.node == before
@@ -99,7 +99,7 @@ def test_names_of_entries(node: str, owner: str, mark: str, sequence: int) -> No
 def test_names_of_other_nodes(node: str) -> None:
     assert entry(node) is None
     assert in_order([node]) == []
-    assert position([node], "a") is None
+    assert position_of([node], "a") is None
 
 
 def test_the_entries_of_an_owner_include_those_of_later_attempts() -> None:
@@ -120,7 +120,7 @@ def test_curator_ignores_nodes_of_kazoo_s_format() -> None:
 @pytest.mark.parametrize("mark", ["__rlock__", "__READ__", "__WRIT__"])
 def test_entries_of_read_write_locks_count(mark: str) -> None:
     ahead = written("r", mark, 1)
-    place = position([written("a", KAZOO, 2), ahead], "a")
+    place = position_of([written("a", KAZOO, 2), ahead], "a")
     assert place is not None
     assert place.ahead is not None
     assert place.ahead.node == ahead
@@ -163,7 +163,7 @@ def test_modes_wait_for_the_nearest_that_conflicts(
     owner: str, mode: str, ahead: int | None, holds: int
 ) -> None:
     for listed in itertools.permutations(READERS):
-        place = position(listed, owner)
+        place = position_of(listed, owner)
         assert place is not None
         assert place.own.mode == mode
         assert (place.ahead and place.ahead.node) == (READERS[ahead] if ahead is not None else None)
@@ -172,7 +172,7 @@ def test_modes_wait_for_the_nearest_that_conflicts(
 
 
 def test_an_update_waits_for_an_update() -> None:
-    place = position([READERS[1], READERS[5]], "f")
+    place = position_of([READERS[1], READERS[5]], "f")
     assert place is not None
     assert place.ahead is not None
     assert (place.ahead.owner, place.is_next) == ("b", False)
@@ -182,11 +182,11 @@ def test_all_behind_an_upgrade_wait_for_it() -> None:
     upgrade = written("b", KAZOO, 2)
     queue = [*READERS[:3], upgrade]
     for listed in itertools.permutations(queue):
-        place = position(listed, "c")
+        place = position_of(listed, "c")
         assert place is not None
         assert place.ahead is not None
         assert (place.ahead.node, place.upgrades) == (upgrade, True)
-        before, own = position(listed, "a"), position(listed, "b")
+        before, own = position_of(listed, "a"), position_of(listed, "b")
         assert before is not None
         assert own is not None
         assert (before.ahead, own.ahead, own.own.mode) == (None, None, "update")
@@ -202,7 +202,7 @@ def test_a_try_looks_only_for_what_conflicts() -> None:
 
 def test_the_sides_of_curator_ignore_all_other_formats() -> None:
     queue = [written("a", CURATOR_READ, 1), written("b", CURATOR_WRITE, 2)]
-    place = position(queue, "b")
+    place = position_of(queue, "b")
     assert place is not None
     assert place.ahead is not None
     assert (place.ahead.mode, place.own.mode) == ("shared", "exclusive")

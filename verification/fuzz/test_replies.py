@@ -23,7 +23,7 @@ from leaselock._backends.zookeeper.queue_order import (
     entries_of,
     in_order,
     incompatible,
-    position,
+    position_of,
 )
 from leaselock._core.backend import (
     Acquire,
@@ -169,8 +169,8 @@ def test_any_names_of_nodes_are_a_queue(nodes: list[str], owner: str) -> None:
     queue = in_order(nodes)
     assert {one.node for one in queue} <= {*nodes}
     assert {one.node for one in entries_of(nodes, owner)} <= {*nodes}
-    place = position(nodes, owner)
-    assert place is None or place.own.owner == owner
+    position = position_of(nodes, owner)
+    assert position is None or position.own.owner == owner
     incompatible(nodes, KAZOO)
     for node in nodes:
         name = decoded(node)

@@ -174,8 +174,8 @@ def expanded(path: str) -> str:
 
 def _meant(scheme: str, rest: str) -> str:
     # Before an '@' there may be a password.
-    place = "..." if "@" in rest else rest.lstrip("/")
-    return f"the URL of a store has '://' behind its scheme: write {scheme}://{place}"
+    location = "..." if "@" in rest else rest.lstrip("/")
+    return f"the URL of a store has '://' behind its scheme: write {scheme}://{location}"
 
 
 def parse(text: str) -> StoreURL:

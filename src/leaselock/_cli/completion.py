@@ -107,8 +107,8 @@ def _zsh_word(word: Word) -> str:
     choices = f"({' '.join(word.choices)})" if word.choices else "_files" * (not word.names)
     if not word.names:
         # Of a command to run, its words are completed as files.
-        place = "*" if word.metavar.endswith("...") else ("::" if word.optional else ":")
-        head = "*:" if place == "*" else place
+        target = "*" if word.metavar.endswith("...") else ("::" if word.optional else ":")
+        head = "*:" if target == "*" else target
         return _quoted(f"{head}{word.metavar.lower()}:{choices}")
     value = f":{word.metavar.lower()}:{choices}" if word.metavar else ""
     names = "{" + ",".join(word.names) + "}" if len(word.names) > 1 else word.names[0]

@@ -146,11 +146,11 @@ class InteractiveWait:
 
     def _waiting_message(self, name: str, holder: Holder | None, waiters: list[Waiter]) -> str:
         this_process = os.uname().nodename, os.getpid()
-        places = [i for i, w in enumerate(waiters, 1) if (w.host, w.pid) == this_process]
+        positions = [i for i, w in enumerate(waiters, 1) if (w.host, w.pid) == this_process]
         # What is longer than a terminal is cut at its end. So the holder comes first, and the name,
         # which the user has typed, and the label follow.
-        place = f", place {places[0]} of {len(waiters)}" if places else ""
-        waited = f"waiting {format_duration(time.monotonic() - self.began)}{place}"
+        position = f", position {positions[0]} of {len(waiters)}" if positions else ""
+        waited = f"waiting {format_duration(time.monotonic() - self.began)}{position}"
         if holder is None:
             return f"{waited} for {name!r}"
         label = f" ({holder.label})" if holder.label else ""

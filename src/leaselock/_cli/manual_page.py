@@ -60,13 +60,13 @@ def _commands() -> Iterator[str]:
     common = {word.names for word in _common()}
     for name, command in COMMANDS.items():
         words = words_of(parser_of(name))
-        places = [word for word in words if not word.names]
-        shown = [f"[{word.metavar}]" if word.optional else word.metavar for word in places]
+        positional = [word for word in words if not word.names]
+        shown = [f"[{word.metavar}]" if word.optional else word.metavar for word in positional]
         own = [word for word in words if word.names and word.names not in common]
         synopsis = " ".join([name, *(["[OPTIONS]"] if own else []), *shown])
         yield f'.SS "{_escaped(f"leaselock {synopsis}")}"'
         yield from _lines(command.summary)
-        yield from _options([*(word for word in places if word.help), *own])
+        yield from _options([*(word for word in positional if word.help), *own])
         if command.epilog:
             yield from (".PP", ".nf", *_lines(command.epilog), ".fi")
 

@@ -52,11 +52,10 @@ def lock_lines(lock: LockInfo) -> list[str]:
     if lock.permits:
         held = sum(holder.permits for holder in holders)
         lines.insert(0, f"{lock.name}: {held} of {lock.permits} permits held")
-    for place, waiter in enumerate(lock.waiters, 1):
+    for position, waiter in enumerate(lock.waiters, 1):
         label = f" ({waiter.label})" if waiter.label else ""
-        lines.append(
-            f"  {place}. {short_name(waiter)}{label}, waiting {time_held(waiter)}{wanted(waiter)}"
-        )
+        waiting = f"waiting {time_held(waiter)}{wanted(waiter)}"
+        lines.append(f"  {position}. {short_name(waiter)}{label}, {waiting}")
     return [*(escape(line) for line in lines), *unreadable_lines(lock)]
 
 

@@ -200,20 +200,20 @@ class Top(App[int]):
                     if table.get_cell_at((line, column)) != text:  # type: ignore[arg-type]
                         table.update_cell_at((line, column), text)  # type: ignore[arg-type]
             return
-        place = table.cursor_row
+        row = table.cursor_row
         table.clear()
         for texts in cells:
             table.add_row(*texts)
         self.names = names
         if names:
-            place = names.index(selected) if selected in names else min(place, len(names) - 1)
-            table.move_cursor(row=place)
+            row = names.index(selected) if selected in names else min(row, len(names) - 1)
+            table.move_cursor(row=row)
 
     @property
     def selected_name(self) -> str:
         """The name of the lock under the cursor; empty if there is none."""
-        place = self.table.cursor_row
-        return self.names[place] if 0 <= place < len(self.names) else ""
+        row = self.table.cursor_row
+        return self.names[row] if 0 <= row < len(self.names) else ""
 
     def show_below(self) -> None:
         """Show the lower half."""

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class Word(NamedTuple):
-    """An option, or a word at a place."""
+    """An option, or a positional argument."""
 
     names: tuple[str, ...]
-    """Of an option; empty for a word at a place."""
+    """Of an option; empty for a positional argument."""
     metavar: str
     """Its value; empty for a switch."""
     help: str

@@ -110,14 +110,14 @@ def blocked(locks: Sequence[LockInfo]) -> set[Owner]:
     forth. Those that are left are blocked: they are part of a deadlock, or wait for one.
     """
     reasons: dict[Owner, set[int]] = {}
-    places: dict[Owner, set[int]] = {}
+    indices: dict[Owner, set[int]] = {}
     for i, lock in enumerate(locks):
         waiters = _waiters(lock)
         for owner in filter(None, map(owner_of, waiters)):
             reasons.setdefault(owner, set()).add(i)
         everyone: list[Holder | Waiter] = [*waiters, *lock.holders]
         for owner in filter(None, map(owner_of, everyone)):
-            places.setdefault(owner, set()).add(i)
+            indices.setdefault(owner, set()).add(i)
     pending = set(range(len(locks)))
     while pending:
         i = pending.pop()
@@ -125,7 +125,7 @@ def blocked(locks: Sequence[LockInfo]) -> set[Owner]:
             reasons[owner].discard(i)
             if not reasons[owner]:
                 del reasons[owner]
-                pending |= places[owner]
+                pending |= indices[owner]
     return set(reasons)
 
 

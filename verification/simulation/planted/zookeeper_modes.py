@@ -75,13 +75,13 @@ def permits_off_by_one(patch: pytest.MonkeyPatch) -> None:
 @planted("zookeeper modes")
 def permits_without_turn(patch: pytest.MonkeyPatch) -> None:
     """A claim does not count the permits for which others are queued before it."""
-    real = queue_order.position
+    real = queue_order.position_of
 
-    def position(nodes: tuple[str, ...], owner: str) -> Position | None:
+    def position_of(nodes: tuple[str, ...], owner: str) -> Position | None:
         found = real(nodes, owner)
         return found and found._replace(ahead=None)
 
-    patch.setattr(semaphores, "position", position)
+    patch.setattr(semaphores, "position_of", position_of)
 
 
 @planted("zookeeper modes", faults={"slow": 0.02, "delay": 0.02})

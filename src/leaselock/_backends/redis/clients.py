@@ -71,21 +71,25 @@ def _read(given: dict[str, Any], connection: Any) -> tuple[dict[str, Any], bool]
 def _single(pool: Any) -> Settings:
     given = pool.connection_kwargs
     terms, tls = _read(given, pool.connection_class)
-    place = Address(given.get("host", "localhost"), given.get("port", PORT), given.get("path", ""))
-    scheme = "unix" if place.path else "rediss" if tls else "redis"
-    shown = f"{scheme}://{place}/{terms.get('db', 0)}" if not place.path else f"unix://{place}"
-    return Settings("single", (place,), "", terms, {}, tls, shown)
+    address = Address(
+        given.get("host", "localhost"), given.get("port", PORT), given.get("path", "")
+    )
+    scheme = "unix" if address.path else "rediss" if tls else "redis"
+    shown = (
+        f"{scheme}://{address}/{terms.get('db', 0)}" if not address.path else f"unix://{address}"
+    )
+    return Settings("single", (address,), "", terms, {}, tls, shown)
 
 
 def _sentinel(pool: Any) -> Settings:
     terms, tls = _read(pool.connection_kwargs, pool.connection_class)
     sentinels = pool.sentinel_manager.sentinels
     kwargs = [sentinel.connection_pool.connection_kwargs for sentinel in sentinels]
-    places = tuple(Address(given["host"], given["port"], sentinel=True) for given in kwargs)
+    addresses = tuple(Address(given["host"], given["port"], sentinel=True) for given in kwargs)
     login, _ = _read(kwargs[0], sentinels[0].connection_pool.connection_class)
-    hosts = ",".join(map(str, places))
+    hosts = ",".join(map(str, addresses))
     shown = f"redis{'s' * tls}+sentinel://{hosts}/{pool.service_name}/{terms.get('db', 0)}"
-    return Settings("sentinel", places, pool.service_name, terms, login, tls, shown)
+    return Settings("sentinel", addresses, pool.service_name, terms, login, tls, shown)
 
 
 def _cluster(client: Any, nodes: Any) -> Settings:
@@ -97,6 +101,6 @@ def _cluster(client: Any, nodes: Any) -> Settings:
     given = getattr(nodes, "connection_kwargs", None) or getattr(client, "connection_kwargs", {})
     terms, tls = _read(given, given.get("connection_class"))
     terms.pop("db", None)
-    places = tuple(Address(node.host, node.port) for node in nodes.startup_nodes.values())
-    shown = f"redis{'s' * tls}+cluster://{','.join(map(str, places))}"
-    return Settings("cluster", places, "", terms, {}, tls, shown)
+    addresses = tuple(Address(node.host, node.port) for node in nodes.startup_nodes.values())
+    shown = f"redis{'s' * tls}+cluster://{','.join(map(str, addresses))}"
+    return Settings("cluster", addresses, "", terms, {}, tls, shown)

@@ -299,8 +299,8 @@ class Executor:
 
     def _redirected(self, code: str, rest: str, asked: Address) -> Address | None:
         """Follow a redirection; the server to ask once, for ASK."""
-        slot, _, place = rest.partition(" ")
-        host, _, port = place.rpartition(":")
+        slot, _, target_text = rest.partition(" ")
+        host, _, port = target_text.rpartition(":")
         target = Address(host or asked.host, int(port))
         if code == "ASK":
             return target

@@ -316,11 +316,11 @@ class ScriptedLock:
         ms: int,
         member: str,
         tokens: int,
-        *place: Word,
+        *queued: Word,
         shared: bool = False,
         min_hold: tuple[Word, ...] = (),
     ) -> Command:
-        wait, ticket = place or (0, b"")
+        wait, ticket = queued or (0, b"")
         own = (owner, ms, member, tokens, self.form, self.token_ttl, wait, ticket)
         keys = self._keys(name)
         index = self.index.of(keys.lock)

@@ -217,13 +217,13 @@ class Redlock(Backend):
 
     async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait for a message from the master where the claim is in the queue."""
-        place = self.waiting_at.get(claim.id)
-        if place is None:
+        index = self.waiting_at.get(claim.id)
+        if index is None:
             await Wait(self.closing, until)
             return
         with suppress(StoreError):
             # The master is unreachable, and so are its messages: ask again.
-            await self.masters[place].locks.await_wakeup(claim, until)
+            await self.masters[index].locks.await_wakeup(claim, until)
 
     # --- what follows ---------------------------------------------------------------------------
 
@@ -313,9 +313,9 @@ class Redlock(Backend):
         other claims are short.
         """
         for claim_id in claim_ids:
-            place = self.waiting_at.get(claim_id)
-            if place is not None:
-                self.masters[place].locks.wake((claim_id,))
+            index = self.waiting_at.get(claim_id)
+            if index is not None:
+                self.masters[index].locks.wake((claim_id,))
 
     def close(self) -> None:
         """End all waits: the client is closing."""

@@ -44,13 +44,13 @@ def _without_protocol(target: object) -> object:
     """The URL without ``protocol=redlock``, which several masters mean anyway."""
     if not isinstance(target, str):
         return target
-    place, _, query = target.partition("?")
+    location, _, query = target.partition("?")
     words = query.split("&") if query else []
     for word in words:
         if word.startswith("protocol="):
             STORE.check_protocol(word.removeprefix("protocol="))
     rest = "&".join(word for word in words if not word.startswith("protocol="))
-    return f"{place}?{rest}" if rest else place
+    return f"{location}?{rest}" if rest else location
 
 
 def _checked(opened: Sequence[Opened]) -> list[VotingStore]:

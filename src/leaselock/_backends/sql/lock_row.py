@@ -240,10 +240,10 @@ class SqlLockRow(LockRow):
 
     def behind(self, claim_id: str) -> Claim | None:
         """The waiter directly behind."""
-        place = self._find(claim_id)
-        if place is None or place + 1 == len(self.waiters):
+        index = self._find(claim_id)
+        if index is None or index + 1 == len(self.waiters):
             return None
-        return self.waiters[place + 1].claim
+        return self.waiters[index + 1].claim
 
     def join(self, claim: Claim) -> None:
         """Append to the queue, or refresh the waiter if it is queued."""
@@ -277,20 +277,20 @@ class SqlLockRow(LockRow):
 
     def quit(self, claim_id: str) -> bool:
         """Remove from the queue."""
-        place = self._find(claim_id)
-        if place is None:
+        index = self._find(claim_id)
+        if index is None:
             return False
-        del self.waiters[place]
+        del self.waiters[index]
         self._count_pending(-1)
         self.writes.append(("dequeue", {"name": self.name, "id": claim_id}))
         return True
 
     def touch(self, client: str) -> None:
         """All waiters of *client* that were read have asked now."""
-        for place, waiter in enumerate(self.waiters):
+        for index, waiter in enumerate(self.waiters):
             if waiter.claim.client == client and waiter.claim.last_seen < self.doubt:
                 touched = waiter.claim._replace(last_seen=self.moment)
-                self.waiters[place] = waiter._replace(claim=touched)
+                self.waiters[index] = waiter._replace(claim=touched)
                 self.writes.append(("touch waiter", self._touched(waiter.claim.id)))
         if all(waiter.claim.last_seen >= self.doubt for waiter in self.waiters):
             self.doubt = 0.0
@@ -393,10 +393,10 @@ def _seconds(micros: Any) -> Any:
 
 
 def _checked(name: str, table: str, record: Record) -> Record:
-    return checked(record, *_place(name, table))
+    return checked(record, *_key(name, table))
 
 
-def _place(name: str, table: str) -> tuple[str, str]:
+def _key(name: str, table: str) -> tuple[str, str]:
     """Where a row is, and the statement that removes it."""
     shown = readable_text(name)
     literal = shown.replace("'", "''")
@@ -416,8 +416,8 @@ def _check_row(name: str, row: Row) -> None:
 
 def _check(name: str, column: str, value: object, valid: bool) -> None:
     if not valid:
-        place, removal = _place(name, LOCKS)
-        raise unreadable(place, f"{column} is {value!r}", removal)
+        index, removal = _key(name, LOCKS)
+        raise unreadable(index, f"{column} is {value!r}", removal)
 
 
 def limit_of(name: str, row: Row) -> int:

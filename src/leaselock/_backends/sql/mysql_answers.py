@@ -56,19 +56,19 @@ class Answer:
     def feed(self, data: bytes) -> None:
         """Take more bytes."""
         buffer = self.buffer + data if self.buffer else data
-        place, end = 0, len(buffer)
-        while place + 4 <= end and not self.complete:
-            head = int.from_bytes(buffer[place : place + 4], "little")
+        offset, end = 0, len(buffer)
+        while offset + 4 <= end and not self.complete:
+            head = int.from_bytes(buffer[offset : offset + 4], "little")
             size = head & LARGEST_PACKET
-            if place + 4 + size > end:
+            if offset + 4 + size > end:
                 break
             if head >> 24 != self.sequence or size == LARGEST_PACKET:
-                self._unexpected(head >> 24, buffer[place + 4 : place + 4 + size])
+                self._unexpected(head >> 24, buffer[offset + 4 : offset + 4 + size])
                 return
             self.sequence = (self.sequence + 1) % 256
-            self._packet(buffer[place + 4 : place + 4 + size])
-            place += 4 + size
-        self.buffer = buffer[place:]
+            self._packet(buffer[offset + 4 : offset + 4 + size])
+            offset += 4 + size
+        self.buffer = buffer[offset:]
 
     def _unexpected(self, sequence: int, packet: bytes) -> None:
         # MariaDB sends an error with the number 0 when it shuts down or ends the session.
@@ -96,9 +96,9 @@ class Answer:
     def _first(self, first: int, packet: bytes) -> None:
         """The head of a result: a summary, or the number of columns of the rows that follow."""
         if first == OK:
-            amount, place = _integer(packet, 1)
-            number, place = _integer(packet, place)
-            self._end(Result([], amount, number), packet[place : place + 2])
+            amount, offset = _integer(packet, 1)
+            number, offset = _integer(packet, offset)
+            self._end(Result([], amount, number), packet[offset : offset + 2])
         elif first == EOF and len(packet) <= LONGEST_EOF:
             self._end(Result([], 0), packet[3:5])
         elif 0 < first < 0xFB:
@@ -133,30 +133,30 @@ class Answer:
             raise ValueError("a row before the end of the column definitions")
         assert self.types is not None
         row: list[Any] = []
-        place = 0
+        offset = 0
         for kind in self.types:
-            if packet[place] == 0xFB:
+            if packet[offset] == 0xFB:
                 row.append(None)
-                place += 1
+                offset += 1
                 continue
-            size, place = _integer(packet, place)
-            value = packet[place : place + size]
+            size, offset = _integer(packet, offset)
+            value = packet[offset : offset + size]
             if len(value) != size:
                 raise ValueError("a row that is too short")
-            place += size
+            offset += size
             row.append(int(value) if kind in INTEGERS else value.decode("utf-8", "surrogateescape"))
         return tuple(row)
 
 
-def _integer(packet: bytes, place: int) -> tuple[int, int]:
+def _integer(packet: bytes, offset: int) -> tuple[int, int]:
     """A length-encoded integer, and where it ends."""
-    first = packet[place]
+    first = packet[offset]
     if first < 0xFB:
-        return first, place + 1
-    end = place + 1 + WIDTHS[first]
+        return first, offset + 1
+    end = offset + 1 + WIDTHS[first]
     if end > len(packet):
         raise ValueError("an integer that is too short")
-    return int.from_bytes(packet[place + 1 : end], "little"), end
+    return int.from_bytes(packet[offset + 1 : end], "little"), end
 
 
 def _short(data: bytes) -> int:

@@ -125,7 +125,7 @@ class FileLockRow(LockRow):
         kept, ended = [], []
         for hold in found:
             try:
-                kept.append(checked(hold, *_place(table, self.name)))
+                kept.append(checked(hold, *_key(table, self.name)))
             except Unreadable:
                 if not certainly_ended(hold, self.now):
                     raise
@@ -223,7 +223,7 @@ class FileLockRow(LockRow):
         for row in rows:
             claim = _claim(*row)
             try:
-                yield checked(claim, *_place("waiter", self.name))
+                yield checked(claim, *_key("waiter", self.name))
             except Unreadable:
                 if not (is_time(claim.last_seen) and self.is_forgotten(claim)):
                     raise
@@ -301,7 +301,7 @@ class FileLockRow(LockRow):
         return tuple(self.context.local)
 
 
-def _place(table: str, name: str) -> tuple[str, str]:
+def _key(table: str, name: str) -> tuple[str, str]:
     """Where a row is, and the statement that removes it."""
     literal = name.replace("'", "''")
     return (
@@ -313,8 +313,8 @@ def _place(table: str, name: str) -> tuple[str, str]:
 def _rest(name: str, limit: Any, doubt: Any) -> tuple[int, float]:
     """What the row of a lock has beside its hold; Unreadable if it cannot be used."""
     if not (is_count(limit) and is_time(doubt)):
-        place, removal = _place("lock", name)
-        raise unreadable(place, f"permits is {limit!r:.60}, and doubt is {doubt!r:.60}", removal)
+        key, removal = _key("lock", name)
+        raise unreadable(key, f"permits is {limit!r:.60}, and doubt is {doubt!r:.60}", removal)
     return limit, doubt
 
 

@@ -39,7 +39,7 @@ from leaselock._backends.zookeeper.queue_order import (
     incompatible,
     name_of,
     own_mark,
-    position,
+    position_of,
 )
 from leaselock._backends.zookeeper.requests import (
     Children,
@@ -111,11 +111,11 @@ class QueueBackend(EnteringBackend):
             return busy
         drawn: Node | None = None
         while True:
-            place = await self._place(contender, until)
-            if place is None:
+            position = await self._position(contender, until)
+            if position is None:
                 contender = self.reenter(contender)
                 continue
-            if place.ahead is None:
+            if position.ahead is None:
                 own = contender.node
                 if not contender.outdated or (drawn and own and drawn.token == own.token):
                     return await self._grant(contender)
@@ -125,7 +125,7 @@ class QueueBackend(EnteringBackend):
                 drawn = own
                 continue
             drawn = None
-            busy = await self._behind(contender, place, wait, until)
+            busy = await self._behind(contender, position, wait, until)
             if busy:
                 return busy
 
@@ -143,7 +143,7 @@ class QueueBackend(EnteringBackend):
         held = hold_record(holder, queue[0].mode)
         return Busy(held, RECHECK_INTERVAL, (), holds=count_holds(queue))
 
-    async def _place(self, contender: Contender, until: float) -> Position | None:
+    async def _position(self, contender: Contender, until: float) -> Position | None:
         """The claim's position in the queue, which it enters if it has none; None when its lease
         has ended.
         """
@@ -157,21 +157,21 @@ class QueueBackend(EnteringBackend):
         if listed is None:
             _, listed = await self.batch(until, QuorumBarrier(path), GetChildren(path))
         names = names_of(listed)
-        place = position(names, contender.owner, self.pattern)
+        position = position_of(names, contender.owner, self.pattern)
         if contender.has_ended():
             return None  # before another node of this owner is created
-        if place is None:
+        if position is None:
             # Its session has ended, or an operator deleted the node.
             contender.restart()
-            return await self._place(contender, until)
-        if not await self.is_own(contender, f"{path}/{place.own.node}", until):
-            return await self._place(contender, until)
-        if other := incompatible(names, place.own.mark):
+            return await self._position(contender, until)
+        if not await self.is_own(contender, f"{path}/{position.own.node}", until):
+            return await self._position(contender, until)
+        if other := incompatible(names, position.own.mark):
             await self._refuse_mixed_queue(contender, other, until)
-        if place.others:
+        if position.others:
             await self._refuse_semaphore(contender, path, until)
         contender.outdated = is_outdated(contender, listed, waited=waited)
-        return None if contender.has_ended() else place
+        return None if contender.has_ended() else position
 
     async def _enter(self, contender: Contender, path: str, until: float) -> object:
         claim, mark = contender.claim, own_mark(contender.claim, self.mark)
@@ -240,14 +240,14 @@ class QueueBackend(EnteringBackend):
         return Grant(contender.token, (), proof)
 
     async def _behind(
-        self, contender: Contender, place: Position, wait: bool, until: float
+        self, contender: Contender, position: Position, wait: bool, until: float
     ) -> Busy | None:
         """Watch the node ahead; None if it is gone already."""
-        assert place.ahead is not None
+        assert position.ahead is not None
         path = path_of(self.root, contender.claim.name)
-        ahead, first = f"{path}/{place.ahead.node}", f"{path}/{place.first.node}"
+        ahead, first = f"{path}/{position.ahead.node}", f"{path}/{position.first.node}"
         if wait:
-            self.watch(contender, ahead, holder=place.is_next)
+            self.watch(contender, ahead, holder=position.is_next)
         # Without the reply, the node ahead may have drawn its token after the list was read.
         outdated, contender.outdated = contender.outdated, True
         found, holder = await self.batch(until, Read(ahead, watch=wait), Read(first))
@@ -256,9 +256,11 @@ class QueueBackend(EnteringBackend):
         contender.outdated = outdated or found.written > contender.token
         if not wait:
             await self.release(contender.claim, tombstone=True, until=until)
-        elif place.upgrades and place.own.mode == "shared":
+        elif position.upgrades and position.own.mode == "shared":
             await self._say_it_waits(contender, found, until)
-        return Busy(hold_record(holder, place.first.mode), RECHECK_INTERVAL, (), holds=place.holds)
+        return Busy(
+            hold_record(holder, position.first.mode), RECHECK_INTERVAL, (), holds=position.holds
+        )
 
     # --- releasing ------------------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ def entries_of(nodes: Iterable[str], owner: str) -> list[Entry]:
     return [one for one in in_order(nodes) if f"{one.owner}.".startswith(f"{owner}.")]
 
 
-def position(
+def position_of(
     nodes: Sequence[str], owner: str, pattern: re.Pattern[str] = CONTENDER
 ) -> Position | None:
     """The position of *owner*; None when it is not in the queue."""

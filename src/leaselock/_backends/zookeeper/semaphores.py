@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leaselock._backends.zookeeper.data import read, written
 from leaselock._backends.zookeeper.lock_state import hold_record, waiting_claim
 from leaselock._backends.zookeeper.paths import QUEUE, path_of
-from leaselock._backends.zookeeper.queue_order import KAZOO, entry, in_order, position
+from leaselock._backends.zookeeper.queue_order import KAZOO, entry, in_order, position_of
 from leaselock._backends.zookeeper.requests import (
     CHILDREN,
     Check,
@@ -180,18 +180,18 @@ class Semaphores:
                 if grant := await self._granted(contender, path, view, until):
                     return grant
                 continue
-            place = position(view.queue, contender.owner)
-            if place is None:
+            position = position_of(view.queue, contender.owner)
+            if position is None:
                 contender.restart()
                 continue
-            own = f"{queue_path(path)}/{place.own.node}"
+            own = f"{queue_path(path)}/{position.own.node}"
             if not await backend.is_own(contender, own, until):
                 continue
-            limit = self._limit(contender, view, first=place.ahead is None)
+            limit = self._limit(contender, view, first=position.ahead is None)
             if not isinstance(limit, int):
                 await backend.release(claim, tombstone=True, until=until)
                 raise limit
-            fits = await self._fits(claim, path, view, place, limit, until)
+            fits = await self._fits(claim, path, view, position, limit, until)
             if fits is None:
                 continue
             if fits:
@@ -199,8 +199,8 @@ class Semaphores:
             elif not wait:
                 await backend.release(claim, tombstone=True, until=until)
                 return await self._busy(path, view, until)
-            elif place.ahead is not None:
-                if await self._watch_ahead(contender, path, view, place, until):
+            elif position.ahead is not None:
+                if await self._watch_ahead(contender, path, view, position, until):
                     return await self._busy(path, view, until)
             elif watching:
                 return await self._busy(path, view, until)
@@ -220,15 +220,15 @@ class Semaphores:
         return await self._busy(path, view, until)
 
     async def _fits(
-        self, claim: Claim, path: str, view: View, place: Position, limit: int, until: float
+        self, claim: Claim, path: str, view: View, position: Position, limit: int, until: float
     ) -> bool | None:
         """Whether there are enough permits for the claim and all before it; None if one of those
         has just left.
         """
         free = limit - len(view.permits) - claim.permits
-        if place.ahead is None or free < 1:
-            return place.ahead is None and free >= 0
-        ahead = view.ahead(place.own.node)
+        if position.ahead is None or free < 1:
+            return position.ahead is None and free >= 0
+        ahead = view.ahead(position.own.node)
         if len(ahead) > free:
             return False
         reads = [Read(f"{queue_path(path)}/{node}") for node in ahead]
@@ -354,11 +354,11 @@ class Semaphores:
         return Grant(contender.token, (), slots=slots or ())
 
     async def _watch_ahead(
-        self, contender: Contender, path: str, view: View, place: Position, until: float
+        self, contender: Contender, path: str, view: View, position: Position, until: float
     ) -> bool:
         """Watch the node ahead, and the number of permits; False if one has changed already."""
-        assert place.ahead is not None
-        ahead = f"{queue_path(path)}/{place.ahead.node}"
+        assert position.ahead is not None
+        ahead = f"{queue_path(path)}/{position.ahead.node}"
         self.backend.watch(contender, ahead, path)
         found, node = await self.backend.batch(
             until, Read(ahead, watch=True), Read(path, watch=True)
