@@ -68,7 +68,7 @@ def test_waiting_command_gets_the_lock(shell: Shell) -> None:
     assert ended(waiter) == 0
 
 
-def test_verbose_wait_shows_holder_and_place(shell: Shell) -> None:
+def test_verbose_wait_shows_holder_and_position(shell: Shell) -> None:
     release = shell.folder / "release"
     os.mkfifo(release)
     job = shell.job("a", "--label", "first", script=f'read line < "{release}"')
@@ -77,7 +77,7 @@ def test_verbose_wait_shows_holder_and_place(shell: Shell) -> None:
     assert waiter.stderr.readline() == f"leaselock: the store is {shell.url}\n"
     line = waiter.stderr.readline()
     assert re.match(r"leaselock: waiting [1-9]", line)
-    assert f"place 1 of 1; held by {os.uname().nodename}:{job.wrapper.pid} for " in line
+    assert f"position 1 of 1; held by {os.uname().nodename}:{job.wrapper.pid} for " in line
     assert line.endswith(": 'a' (first)\n")
     release.write_text("go\n")
     code, rest = said(waiter)

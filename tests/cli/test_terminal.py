@@ -142,7 +142,7 @@ def test_status_line_is_updated_and_erased(shell: Shell, terminal: Terminal) -> 
     process = terminal.start([*LEASELOCK, "run", "a", "--", "echo", "mine"])
     text = terminal.shows(r"waiting [\d.]+s.*waiting [\d.]+s")
     assert f":{holder.wrapper.pid} for " in text
-    assert "place 1 of 1" in text
+    assert "position 1 of 1" in text
     assert text.count("\r\x1b[K") >= 2
     assert "\n" not in text
     go.write_text("")

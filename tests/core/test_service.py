@@ -741,6 +741,21 @@ def test_a_dropped_nested_body_keeps_the_lock_of_the_outer_one() -> None:
     assert scene.do(machine, whole()) == 1
 
 
+def test_a_body_whose_lease_was_released_in_it_leaves_nothing() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    mutex = mutex_of(service)
+
+    async def whole() -> None:
+        outer = await mutex.enter("outer")
+        await outer.release()
+        with pytest.raises(NotHeld, match="cannot leave"):
+            await mutex.leave(None, "outer")
+        assert not mutex.leases
+
+    scene.do(machine, whole())
+
+
 def test_a_client_that_does_not_wait_has_no_predecessor() -> None:
     table = Table(lambda: 1.0, lambda: 1, lambda client: True, lambda *_: None, lambda *_: None)
     assert list(MemoryRow(table, "one", "a").ahead("other")) == []
