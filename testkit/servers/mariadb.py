@@ -7,6 +7,7 @@ process in between.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from contextlib import contextmanager
@@ -106,6 +107,17 @@ class MariaDB:
         with self.asked() as cursor:
             cursor.execute(text)
             return list(cursor.fetchall())
+
+    def blocked(self) -> set[int]:
+        """The numbers of the sessions that wait for a row or a user lock."""
+        # Not information_schema.innodb_trx: who looks there often is shown what was.
+        status: str = self.query("SHOW ENGINE INNODB STATUS")[0][2]
+        transactions = status.partition("\nTRANSACTIONS\n")[2].split("\n---TRANSACTION ")
+        waiting = [text for text in transactions if "\nLOCK WAIT " in text]
+        numbers = [re.search(r"^MariaDB thread id (\d+)", text, re.M) for text in waiting]
+        asleep = "SELECT id FROM information_schema.processlist WHERE state = 'User lock'"
+        found = {int(number[1]) for number in numbers if number is not None}
+        return found | {int(row[0]) for row in self.query(asleep)}
 
     def do(self, *statements: str) -> None:
         """Have statements carried out; what they would end may have ended already."""

@@ -116,6 +116,11 @@ class Postgres:
             cursor = connection.execute(text)
             return cursor.fetchall() if cursor.description else []
 
+    def blocked(self) -> set[int]:
+        """The processes of the sessions that wait for a lock."""
+        asleep = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        return {int(row[0]) for row in self.query(asleep)}
+
     def running(self) -> Process:
         """Its process, which has been started."""
         assert self.process is not None

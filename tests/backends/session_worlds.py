@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 SILENCE = 600.0
 # The time limits of waits in seconds: one that does not expire in a test, and one that does.
 LONG, BRIEF = 600.0, 0.01
-BLOCKED = {
-    "postgres": "SELECT count(*) FROM pg_stat_activity WHERE pid = {} AND wait_event_type = 'Lock'",
-    "mysql": "SELECT count(*) FROM information_schema.processlist p WHERE id = {0} AND (state = "
-    "'User lock' OR EXISTS (SELECT 1 FROM information_schema.innodb_trx WHERE "
-    "trx_mysql_thread_id = {0} AND trx_state = 'LOCK WAIT'))",
-}
 THERE = {
     "postgres": "SELECT count(*) FROM pg_stat_activity WHERE pid = {}",
     "mysql": "SELECT count(*) FROM information_schema.processlist WHERE id = {}",
@@ -218,7 +212,7 @@ class Real(World):
 
     def blocked(self, connection: Any) -> bool:
         """Return whether the session waits for a lock, as the administrator sees it."""
-        return bool(self.server.query(BLOCKED[self.dialect.name].format(connection.backend))[0][0])
+        return connection.backend in self.server.blocked()
 
     def end(self, connection: Any) -> None:
         """Terminate the session, and wait until the server has noticed."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from testkit.servers.databases import emptied
 from testkit.servers.process import eventually
-from tests.backends.session_worlds import BLOCKED
 from tests.backends.sessions import Direct, finished
 
 from leaselock._backends.sql.lease import Lease
@@ -38,6 +37,10 @@ if TYPE_CHECKING:
 
     from leaselock._backends.sql.statements import Result, Script
 
+ENDLESS = {
+    "postgres": "SET LOCAL idle_in_transaction_session_timeout = 0",
+    "mysql": "SET SESSION wait_timeout = 3600",
+}
 LEASE = 600.0
 LONGER = 900.0
 
@@ -57,8 +60,14 @@ class Side:
         for part in script:
             action = self.before.pop(part if isinstance(part, str) else part[0], None)
             if action is not None:
+                self._stay()
                 action()
         return self.direct.execute(self.connection, script)
+
+    def _stay(self) -> None:
+        """Have the server wait for as long as the test needs, and not end the transaction."""
+        text = ENDLESS[self.direct.dialect.name]
+        self.direct.execute(self.connection, (("raw", {"text": text}),))
 
     def ask(self, request: Any) -> Any:
         """Carry out a request, as the client that its claim names."""
@@ -84,8 +93,7 @@ class Pair:
         eventually(lambda: self.replies or self._blocked())
 
     def _blocked(self) -> bool:
-        text = BLOCKED[self.direct.dialect.name].format(self.other.connection.backend)
-        return bool(self.server.query(text)[0][0])
+        return self.other.connection.backend in self.server.blocked()
 
     def reply(self) -> Any:
         """What it was answered."""

@@ -32,11 +32,6 @@ NAMES = ("a", "b", "c")
 EXCLUSIVE: tuple[Mode, ...] = ("exclusive", "exclusive")
 WEEK = 7 * 86400 * 1_000_000
 NEVER = 2**62
-# How many connections wait for a lock.
-BLOCKING = {
-    "postgres": "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
-    "mysql": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
-}
 
 
 def use(url: str) -> dict[str, int]:
@@ -133,8 +128,7 @@ def test_a_token_is_greater_though_its_row_is_deleted_meanwhile(
         ),
     )
     waiter = Waiter(stage.client(), "a")
-    blocked = BLOCKING[direct.dialect.name]
-    eventually(lambda: int(server.query(blocked)[0][0]))
+    eventually(server.blocked)
     direct.execute(collector, ("commit transaction",))
     after = waiter.join()
     assert after.token > before.token + WEEK
