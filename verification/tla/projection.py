@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from verification.models.sqlite_model import Model
 from verification.simulation.stories import MemoryStory
+from verification.simulation.story import CRASH
 
 from leaselock._backends.memory.store import CAPABILITIES
 from leaselock._core.backend import Acquire, Busy, Grant, Release, Renew
@@ -137,7 +138,7 @@ class Recorder:
             (*self.numbers[h.id], ticks(h.expires), h.offered) for h in entry.holds.values()
         )
         queue = tuple(
-            (*self.numbers[c.id], ticks(c.asked), ticks(c.lease), c.asked >= entry.doubt)
+            (*self.numbers[c.id], ticks(c.last_seen), ticks(c.lease), c.last_seen >= entry.doubt)
             for c in entry.queue.values()
         )
         for number, sent in enumerate(self.requests[id(request)][1]):
@@ -244,9 +245,13 @@ class TracedStory(MemoryStory):
 
 
 def events_of(seed: int) -> list[dict[str, object]]:
-    """The events of one seed, whatever the simulator's own judge says about it."""
+    """The events of one seed, whatever the simulator's own judge says about it. RuntimeError if the
+    run was cut short by an exception: then nothing would be compared.
+    """
     story = TracedStory(seed)
-    story.run()
+    outcome = story.run()
+    if outcome.invariant == CRASH:
+        raise RuntimeError(f"seed {seed}: {outcome.violation}")
     return story.recorder.events
 
 
