@@ -64,7 +64,7 @@ def test_any_environment_names_a_store_or_is_rejected(
                 backend=None, url_file=None, op_timeout=None, verbose=False
             )
             open_client(options).close()
-        lease: Any = SimpleNamespace(name="a", token=1, unlocked=False)
+        lease: Any = SimpleNamespace(name="a", token=1, unlocked=False, slots=())
         assert command_environment(lease, 1.0, "memory://")[STACK].endswith("a")
         assert all(enclosing_locks())
 

@@ -1,6 +1,6 @@
 """Locks in etcd v3: one key for each lock, written by compare and set.
 
-The options in the URL ``etcd://user:password@host1:2379,host2,host3/prefix?…``, where ``etcds://``
+The options in the URL ``etcd://[user:password@]host1:2379,host2,host3/prefix?…``, where ``etcds://``
 is TLS:
 
 ca=FILE               the authorities that the certificate of a server may be signed by; by default
@@ -177,7 +177,7 @@ def _login(url: StoreURL) -> tuple[str, str] | None:
     if url.user is None and url.password is None:
         return None
     if not (url.user and url.password):
-        raise ValueError("a login to etcd has a user and a password: etcd://user:password@host")
+        raise ValueError("a login to etcd has a user and a password: etcd://[user:password@]host")
     return url.user, url.password
 
 
