@@ -73,6 +73,12 @@ def test_a_document_is_read_as_it_was_written() -> None:
     assert read(None) == Content()
 
 
+def test_a_write_keeps_the_marker_that_it_found() -> None:
+    """It stands for programs that may be running, which a newer release must not join."""
+    text = json.dumps({**json.loads(encoded(CONTENT)), "v": "2 1"}).encode()
+    assert json.loads(encoded(read(text)._replace(n=13)))["v"] == "2 1"
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

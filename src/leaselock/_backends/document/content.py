@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._core.backend import Claim, HoldRecord
-from leaselock._core.layout import Layout, layout_problem
+from leaselock._core.layout import Layout, layout_problem, parsed
 from leaselock._core.records import checked, is_count, is_text, is_time, unreadable
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ class Content(NamedTuple):
     """
     holds: tuple[Held, ...] = ()
     queue: tuple[Claim, ...] = ()
-    """The waiters. `Claim.asked` is the number of the write in which each was last seen alive."""
+    """The waiters. `Claim.last_seen` is the number of the write in which each was last seen alive."""
+    layout: Layout = LAYOUT
+    """Its marker. A write keeps the one that it found: it stands for programs that may be running."""
 
     def same(self, other: Content) -> bool:
         """Whether there is no difference that must be written."""
@@ -108,7 +110,7 @@ HEADER: Mapping[str, Callable[[object], bool]] = {
 def encoded(content: Content) -> bytes:
     """The text of a document."""
     document = {
-        "v": str(LAYOUT),
+        "v": str(content.layout),
         **dict(zip(HEADER, content[:6], strict=True)),
         "holds": [_hold(held) for held in content.holds],
         "queue": [_waiter(claim) for claim in content.queue],
@@ -162,7 +164,7 @@ def decoded(text: bytes | None, name: str, where: str, removal: str) -> Content:
         return EMPTY
     try:
         document = json.loads(text)
-        problem = _layout(document)
+        problem = layout_problem(_marker(document), LAYOUT, OLDER)
         if problem is None:
             return _content(document, name, where, removal)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -170,9 +172,9 @@ def decoded(text: bytes | None, name: str, where: str, removal: str) -> Content:
     raise unreadable(where, problem, removal)
 
 
-def _layout(document: dict[str, Any]) -> str | None:
+def _marker(document: dict[str, Any]) -> str:
     marker = document["v"]
-    return layout_problem(marker if isinstance(marker, str) else repr(marker), LAYOUT, OLDER)
+    return marker if isinstance(marker, str) else repr(marker)
 
 
 def _content(document: dict[str, Any], name: str, where: str, removal: str) -> Content:
@@ -182,7 +184,8 @@ def _content(document: dict[str, Any], name: str, where: str, removal: str) -> C
     ids = [held.record.id for held in holds] + [claim.id for claim in queue]
     if len(ids) != len(set(ids)):
         raise ValueError("an id occurs twice")
-    return Content(**header, holds=tuple(holds), queue=tuple(queue))
+    layout = parsed(_marker(document)) or LAYOUT
+    return Content(**header, holds=tuple(holds), queue=tuple(queue), layout=layout)
 
 
 def _field(fields: dict[str, Any], field: str, valid: Callable[[object], bool]) -> Any:
