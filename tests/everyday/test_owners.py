@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
@@ -243,3 +244,31 @@ def test_two_clients_in_tasks_of_one_loop_do_not_wait_for_one_another(file: str)
 
     with leaselock.Client(file) as first, leaselock.Client(file) as second:
         asyncio.run(main())
+
+
+def test_bodies_that_one_function_begins_and_ends_keep_their_permits() -> None:
+    """Its frames end at once, and the next one may have the address of an earlier one."""
+    with leaselock.Client(f"memory://{uuid.uuid4().hex}") as client:
+        semaphore = client.semaphore("s", permits=2)
+
+        def control(*, begin: bool) -> leaselock.Lease | None:
+            if begin:
+                return semaphore.__enter__()
+            semaphore.__exit__(None, None, None)
+            return None
+
+        first = control(begin=True)
+        assert first is not None
+
+        def other() -> None:
+            second = control(begin=True)
+            assert second is not None
+            control(begin=False)
+            assert second._handle.released
+            assert not first._handle.released
+
+        for _ in range(20):
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(other).result()
+        control(begin=False)
+        assert first._handle.released

@@ -581,7 +581,7 @@ class AsyncLock:
     # asyncio: no coroutine functions, whose caller would be another frame than that of the body.
 
     def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
-        return self._entered(self._driver.run(self._mutex.enter(id(sys._getframe(1)))))
+        return self._entered(self._driver.run(self._mutex.enter(sys._getframe(1))))
 
     def __aexit__(
         self,
@@ -589,7 +589,7 @@ class AsyncLock:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> Coroutine[Any, Any, None]:
-        return self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
+        return self._driver.run(self._mutex.leave(exception, sys._getframe(1)))
 
     async def _entered(self, handle: Awaitable[LeaseHandle]) -> AsyncLease:
         return AsyncLease(self._client, await handle)

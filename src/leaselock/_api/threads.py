@@ -577,7 +577,7 @@ class Lock:
         return Changes(self._client, self._mutex.watch())
 
     def __enter__(self) -> Lease:
-        return self._entered(self._driver.run(self._mutex.enter(id(sys._getframe(1)))))
+        return self._entered(self._driver.run(self._mutex.enter(sys._getframe(1))))
 
     def __exit__(
         self,
@@ -585,7 +585,7 @@ class Lock:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        return self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
+        return self._driver.run(self._mutex.leave(exception, sys._getframe(1)))
 
     def _entered(self, handle: LeaseHandle) -> Lease:
         return Lease(self._client, handle)

@@ -85,7 +85,8 @@ class Mutex:
         """Acquire the lock for the body of a `with`, which is interrupted when the lease is lost;
         AcquireTimeout when the time has passed.
 
-        *body_key* is something that `leave` has, too, when it is called for the same body.
+        *body_key* is an object that `leave` has, too, when it is called for the same body. It is
+        kept until then: the address of a frame that has ended is soon that of another one.
         """
         handle = await self._acquire(self.options.timeout, 1)
         if isinstance(handle, Busy):
@@ -248,18 +249,20 @@ class Mutex:
         or task has entered; else the newest of all.
         """
         newest = next(reversed(self.leases), None)
-        if newest is None or newest.body_key != body_key or body_key is None or newest.released:
+        if newest is None or newest.body_key is not body_key or body_key is None or newest.released:
             bodies = [lease for lease in reversed(list(self.leases)) if lease.in_body]
             owner = self._owner()
-            same_key = [body for body in bodies if body.body_key == body_key is not None]
+            same_key = [body for body in bodies if body.body_key is body_key is not None]
             found = same_key or [body for body in bodies if body.owner() is owner] or bodies
             newest = next((body for body in found if not body.released), None)
             for body in bodies:
                 if body.released:
+                    body.body_key = None
                     del self.leases[body]
             if newest is None:
                 raise self._not_held("leave")
         del self.leases[newest]
+        newest.body_key = None  # a frame has the lease among its variables
         return newest
 
     def _newest(self, what: str) -> LeaseHandle:
