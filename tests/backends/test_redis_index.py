@@ -314,6 +314,31 @@ def test_a_list_reads_a_long_index_page_by_page(
     assert len(store.members()) == 15
 
 
+def test_names_that_are_trimmed_while_a_list_reads_hide_no_other(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trimming removes the oldest, and so moves the ranks of all that are newer."""
+    monkeypatch.setattr(index, "PAGE", 10)
+    key = index_of(None, "lock:").encode()
+    read = store.server.data.do_zrange
+
+    def zrange(*words: bytes) -> list[Any]:
+        reply = read(*words)
+        if words[0] == key:
+            members = store.server.data.values[key]
+            assert isinstance(members, Sorted)
+            for member in members.in_order()[:5]:
+                if b"old" in member:
+                    del members[member]
+        return reply
+
+    for number in range(20):
+        store.release(store.acquire(f"old{number:02}", number))
+    held = [store.acquire(f"held{number:02}", 100 + number) for number in range(20)]
+    monkeypatch.setattr(store.server.data, "do_zrange", zrange)
+    assert store.listed("held*") == [claim.name for claim in held]
+
+
 def test_an_index_that_cannot_be_read_in_time_is_one_for_gc(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -260,8 +260,8 @@ class Data:
     def do_zrange(self, key: bytes, first: bytes, last: bytes, *options: bytes) -> list[Reply]:
         """ZRANGE: by position; or the first of those with a score of at most *last*."""
         members = self.get(key, Sorted) or Sorted()
-        if not options:
-            return [*_part(members.in_order(), first, last)]
+        if options in ((), (b"REV",)):
+            return [*_part(members.in_order()[:: -1 if options else 1], first, last)]
         assert (first, *options[:2]) == (b"-inf", b"BYSCORE", b"LIMIT")
         low = [member for member in members.in_order() if members[member] <= float(last)]
         start, count = map(_number, options[2:])

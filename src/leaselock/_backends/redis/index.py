@@ -176,8 +176,10 @@ class ActiveIndex:
         each with its position.
         """
         size = max(STEP_OF_SLOT, PAGE // len(position))
+        # The newest first: a release that trims removes the oldest meanwhile, which would move
+        # names that were not read yet to a page that was.
         reads = [
-            ("ZRANGE", names.index_of(slot, self.prefix), first, first + size - 1)
+            ("ZRANGE", names.index_of(slot, self.prefix), first, first + size - 1, "REV")
             for slot, first in position.items()
         ]
         pages = await self._ask(address, reads, until)
