@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.core.test_service import Refusing, Scene, mutex_of
 
+from leaselock._core import conversion
 from leaselock._core.backend import Inspect, Watch, Watched
-from leaselock._core.effects import Sleep
+from leaselock._core.effects import FOREVER, Sleep
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -83,6 +84,31 @@ def test_the_first_waiter_is_pushed() -> None:
         assert not handle.contended()
 
     scene.do(machine, whole(), 10.0)
+
+
+def test_an_upgrade_that_waits_for_a_reader_contends() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    other, another = scene.client("two")
+
+    async def upgrade() -> None:
+        update = await mutex_of(another, mode="update", lease=LEASE).acquire(None)
+        assert await conversion.upgrade(another.context(None).registry, update.hold, FOREVER)
+        assert not update.contended()
+        await update.release()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, mode="shared", lease=LEASE).acquire(None)
+        told = told_by(handle, machine)
+        upgrading = other.start(upgrade())
+        await Sleep(machine.now() + INTERVAL + 1.0)
+        assert handle.contended()
+        assert len(told) == 1
+        await handle.release()
+        await Sleep(machine.now() + 1.0)
+        assert upgrading.ended
+
+    scene.do(machine, whole(), 60.0)
 
 
 def test_without_notifications_the_queue_is_looked_at_as_often_as_the_lease_is_renewed() -> None:

@@ -20,7 +20,7 @@ from leaselock._core.hold import State, calls
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from leaselock._core.backend import Claim
+    from leaselock._core.backend import Claim, LockState
     from leaselock._core.hold import Hold, LossCallback
     from leaselock._core.hold_registry import HoldRegistry
 
@@ -82,7 +82,7 @@ class Contention:
                     # Nothing is known: the renewals report a store that stays out of reach.
                     watched = None
                 if watched is not None and not watched.state.unreadable and self._goes_on():
-                    self._note(bool(watched.state.waiting))
+                    self._note(self._is_contended(watched.state))
                 if watched is None or not watched.notified or self.seen:
                     await Wait(self.ended, until)
                 elif self._goes_on():
@@ -91,6 +91,13 @@ class Contention:
             observers.discard(self)
             registry.backend.forget(claim)
             in_flight.exit()
+
+    def _is_contended(self, state: LockState) -> bool:
+        """Whether claims are queued, or another hold waits for its upgrade."""
+        hold = self.hold()
+        own = "" if hold is None else hold.claim.id
+        upgrades = [each for each in state.holds if each.record.mode == "upgrading"]
+        return bool(state.waiting) or any(each.record.id != own for each in upgrades)
 
     async def _look(self, claim: Claim) -> Watched:
         registry, backend = self.registry, self.registry.backend
