@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -202,6 +204,26 @@ def test_a_function_is_guarded_by_the_client_of_the_settings(configured: str) ->
     with leaselock.Client(configured) as other, other.lock("order:5"):
         assert charge(5) is None
         assert charge(order=6) == "charged 6"
+
+
+def test_threads_that_ask_first_at_the_same_time_get_one_client(
+    configured: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django.test import override_settings
+
+    import leaselock.contrib.django as integration
+
+    barrier = threading.Barrier(4)
+
+    def made(*words: Any, **options: Any) -> leaselock.Client:
+        barrier.wait(30)
+        return leaselock.Client(*words, **options)
+
+    monkeypatch.setattr(integration, "Client", made)
+    with override_settings(LEASELOCK={"store": f"{configured}-c"}), ThreadPoolExecutor(4) as pool:
+        clients = [each.result() for each in [pool.submit(integration.client) for _ in range(4)]]
+        assert len(set(map(id, clients))) == 1
+        assert clients[0] is integration.client()
 
 
 def test_the_client_follows_a_setting_that_is_overridden(configured: str) -> None:

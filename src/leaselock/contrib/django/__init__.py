@@ -97,12 +97,23 @@ def client() -> Client:
     pytest-django; at the end of the override, the client that was made for it is closed.
     """
     wanted, pid = options(), os.getpid()
-    for made in _clients:
-        if made.pid == pid and made.settings == wanted:
-            return made.client
+    if (known := _known(pid, wanted)) is not None:
+        return known.client
     made = _Made(pid, wanted, Client(**{"label": "django", **wanted}))
     _clients.append(made)
-    return made.client
+    # Threads may have made one at the same time: all take the first. A mutex might be held by
+    # another thread when the process forks.
+    first = _known(pid, wanted) or made
+    if first is not made:
+        _clients.remove(made)
+        made.client.close()
+    return first.client
+
+
+def _known(pid: int, wanted: dict[str, Any]) -> _Made | None:
+    """The first client of this process that was made from these settings."""
+    made = (made for made in list(_clients) if made.pid == pid and made.settings == wanted)
+    return next(made, None)
 
 
 def _changed(*, setting: str, enter: bool, **_: Any) -> None:
