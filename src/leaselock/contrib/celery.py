@@ -60,12 +60,17 @@ LABEL = "celery "
 
 log = logging.getLogger("leaselock.contrib.celery")
 
-_clients: dict[tuple[int, str], Client] = {}
+_clients: dict[tuple[int, str, bool], Client] = {}
 
 
-def client_of(store: Any) -> Client:
-    """The client of this process for a store. A forked worker makes one of its own."""
-    key = (os.getpid(), str(store))
+def client_of(store: Any, *, runs: bool = False) -> Client:
+    """The client of this process for a store. A forked worker makes one of its own.
+
+    A worker whose pool has threads may send and run one message at the same time. Leases that one
+    client adopts share a hold, and a release by one would wait for the other: so what *runs*
+    messages has a client of its own.
+    """
+    key = (os.getpid(), str(store), runs)
     client = _clients.get(key)
     if client is None:
         client = _clients.setdefault(key, Client(store, label="celery"))
@@ -207,12 +212,12 @@ class _Unique(NamedTuple):
             _queued(name), lease=SENDING, renew=False, owner="lock", label=LABEL + task_id
         )
 
-    def adopted(self, name: str, token: int | None) -> Lease | None:
+    def adopted(self, name: str, token: int | None, *, runs: bool = False) -> Lease | None:
         """The lease of the sender; None if it has ended."""
         if token is None:
             return None
         try:
-            return self.client().adopt(_queued(name), token)
+            return client_of(self.store, runs=runs).adopt(_queued(name), token)
         except NotHeld:
             return None
 
@@ -296,9 +301,11 @@ class _UniqueTask(Task):  # type: ignore[misc]
         if not again:
             try:
                 running = self.leaselock.running(name, task_id).holder()
-            finally:
-                if running is not None:
-                    lease.release()
+            except BaseException:
+                lease.release()
+                raise
+            if running is not None:
+                lease.release()
         return (None, running) if running is not None else (lease, None)
 
     def _not_sent(self, name: str, task_id: str | None, equal: Holder | None) -> Any:
@@ -308,7 +315,7 @@ class _UniqueTask(Task):  # type: ignore[misc]
         if self.leaselock.busy == "raise":
             raise AcquireTimeout(name, None, equal, detail=by)
         other = label.removeprefix(LABEL) if label.startswith(LABEL) else None
-        if task_id is not None or other is None:
+        if other is None or task_id not in (None, other):
             task_id = task_id or uuid()
             self.backend.mark_as_revoked(task_id, by, store_result=not self.ignore_result)
             return self.AsyncResult(task_id)
@@ -328,7 +335,8 @@ class _UniqueTask(Task):  # type: ignore[misc]
         if name is None:  # sent by its name, by a program that does not have the task
             name = self._guard.name(inspect.signature(self.run), args, kwargs)
         settings = self.leaselock
-        queued = settings.adopted(name, headers.get(TOKEN)) or self._queue_again(name)
+        token = headers.get(TOKEN)
+        queued = settings.adopted(name, token, runs=True) or self._queue_again(name)
         entered = False
         try:
             with settings.running(name, request.id):
@@ -341,10 +349,21 @@ class _UniqueTask(Task):  # type: ignore[misc]
             if entered:  # an error of the task, about a lock of its own
                 raise
             late = error
+        except BaseException:
+            if not entered:
+                # The message will not run: a time limit has ended the wait, for example.
+                with suppress(LeaseLost):
+                    queued.release()
+            raise
         with suppress(LeaseLost):
             queued.extend(settings.queued + settings.countdown)
             queued.detach()
-        raise self._put_off(str(late), queued.token)
+        try:
+            ended = self._put_off(str(late), queued.token)
+        except BaseException:
+            settings.drop(name, queued.token)  # it was not sent
+            raise
+        raise ended
 
     def _queue_again(self, name: str) -> Lease:
         """The lock of the queue, for a message whose lease has ended; or ignore the message."""
@@ -356,7 +375,8 @@ class _UniqueTask(Task):  # type: ignore[misc]
         awaited = request.chord or request.chain or request.callbacks
         if other and other.detached and (other.remaining or 0.0) > SENDING and not awaited:
             why = f"an equal task is queued: {other}"
-            self.backend.mark_as_revoked(request.id, why, store_result=not self.ignore_result)
+            if other.label != LABEL + request.id:  # otherwise it is a copy of that one
+                self.backend.mark_as_revoked(request.id, why, store_result=not self.ignore_result)
             raise Ignore(why)
         raise self._put_off(f"an equal task is being queued: {other}", None)
 
