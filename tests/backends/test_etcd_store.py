@@ -349,7 +349,7 @@ def test_an_alarm_is_named_with_its_remedy() -> None:
     with Etcd(quota_backend_bytes=2**18) as server:
         store, _ = connect(server.url("full"))
         version = put(store, "mine", b"1")
-        with pytest.raises(NotApplied, match="alarm disarm") as caught:
+        with pytest.raises(OutcomeUnknown, match="alarm disarm") as caught:
             fill(store)
         assert caught.value.reason == "refused"
         failed = [finding for finding in store.doctor(soon()) if finding.level == "fail"]

@@ -153,3 +153,50 @@ def test_a_host_that_is_not_known(scripted: Callable[..., Host]) -> None:
     pool = Pool([Host("no-such-host.invalid", 1)], now)
     with pytest.raises(StoreUnreachable, match="no-such-host"):
         ask(pool)
+
+
+def test_a_request_whose_time_is_over_is_not_sent(scripted: Callable[..., Host]) -> None:
+    pool = Pool([scripted(OK, OK)], now)
+    assert ask(pool) == b"hi"
+    with pytest.raises(StoreUnreachable, match="before it was sent"):
+        pool.request("GET", "/", b"", {}, now())
+    assert len(pool.open) == 1
+    pool.close()
+
+
+def test_a_reply_that_arrives_byte_by_byte_ends_with_the_deadline() -> None:
+    """Each byte must not get the whole time again."""
+    ended = threading.Event()
+    with socket.create_server((HOST, 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                while not ended.wait(0.02):
+                    connection.sendall(b"x")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        pool = Pool([Host(HOST, listener.getsockname()[1])], now)
+        try:
+            with pytest.raises(OutcomeUnknown):
+                pool.request("GET", "/", b"", {}, now() + 0.3)
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_a_stream_that_is_not_http_is_an_error_of_the_store(scripted: Callable[..., Host]) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    pool = Pool([scripted(head + b"zz\r\nab\r\n")], now)
+    stream = Stream(pool, "GET", "/", b"", {}, soon())
+
+    def read_all() -> None:
+        while True:
+            stream.read()
+
+    with pytest.raises(OutcomeUnknown, match="no valid reply of HTTP"):
+        read_all()
+    assert not pool.open

@@ -238,10 +238,11 @@ class Connection:
         except errors.ClientError as error:
             if error.response.get("Error", {}).get("Code") in expected:
                 return dict(error.response)
-            raise self._refusal(error) from error
+            # Later lines of its text quote the request, with its session token.
+            raise self._refusal(error) from None
         except (
             *(errors.HTTPClientError, errors.IncompleteReadError, errors.ChecksumError),
-            parsers.ResponseParserError,
+            *(parsers.ResponseParserError, UnicodeDecodeError),  # of a reply
         ) as error:
             raise OutcomeUnknown(f"{self.where}: {_short(error)}", "unreachable") from error
         except errors.SSLError as error:

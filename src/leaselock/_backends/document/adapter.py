@@ -187,6 +187,10 @@ class DocumentStore(Node):
         carry_out: Callable[..., object] = getattr(self, request.method)
         return carry_out(*request, until)
 
+    def is_urgent(self, request: object) -> bool:
+        """Whether it writes: the reads of many waiters must not delay renewals and releases."""
+        return type(request) is Put
+
     def describe(self, name: str) -> tuple[str, str]:
         """How messages name the document of a lock, and how an operator removes it: the text behind
         "To remove it:", such as a command.

@@ -661,6 +661,8 @@ class DocumentBackend(Queue):
             except StoreError:
                 # Every wait also looks again by itself.
                 await Wait(changed, min(until, self.now() + timing.LONGEST_PAUSE))
+                if self.now() >= until:
+                    return  # the renewer has something to do
                 continue
             if not changes:
                 return

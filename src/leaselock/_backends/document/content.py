@@ -54,9 +54,9 @@ class Content(NamedTuple):
     """
     holds: tuple[Held, ...] = ()
     queue: tuple[Claim, ...] = ()
-    """The waiters. `Claim.last_seen` is the number of the write in which each was last seen alive."""
+    """The waiters. `Claim.last_seen` is the number of the write in which each was last seen."""
     layout: Layout = LAYOUT
-    """Its marker. A write keeps the one that it found: it stands for programs that may be running."""
+    """Its marker. A write keeps the one that it found, which stands for programs that may run."""
 
     def same(self, other: Content) -> bool:
         """Whether there is no difference that must be written."""

@@ -11,7 +11,7 @@ import functools
 import select
 import socket
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPResponse, RemoteDisconnected
+from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._backends import chance
@@ -117,7 +117,16 @@ class Connection:
         try:
             response.begin()
             raw.settimeout(seconds())
-            body = response.read()
+            parts: list[bytes] = []
+            while part := response.read1(READ_SIZE):
+                parts.append(part)
+                left = seconds()
+                if left <= SHORTEST_TIMEOUT:
+                    raise TimeoutError
+                raw.settimeout(left)
+            if response.length:
+                raise IncompleteRead(b"".join(parts), response.length)
+            body = b"".join(parts)
             self.answered = True
             date = unix_time(response.getheader("Date"))
             pause = response.getheader("Retry-After") or ""
@@ -176,6 +185,8 @@ class Pool:
         """The reply of a server: of *server*, if it is given. StoreUnreachable if none could be
         connected to; OutcomeUnknown if none has replied by *until*.
         """
+        if self.now() >= until:
+            raise StoreUnreachable("the time for the request was over before it was sent")
         age = self.age
         connection = self._idle_connection(server) or self.connect(until, server)
         message = self.message(connection.server, method, path, body, headers)
@@ -391,7 +402,11 @@ class Stream:
                     return found
                 self.fail()
                 raise _no_reply(self.connection, error) from error
-            found += self._lines(data)
+            try:
+                found += self._lines(data)
+            except (ValueError, IndexError) as error:
+                self.fail()
+                raise OutcomeUnknown(f"{self.server}: no valid reply of HTTP") from error
             self.ended = self.lines.ended or not data
             if self.pool.tls is None:
                 break  # TLS may have decoded more than the selector knows of

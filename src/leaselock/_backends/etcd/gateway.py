@@ -115,9 +115,10 @@ class Gateway:
         if not self.mutex.acquire(timeout=self.pool.time_left(until)):
             raise NotApplied("the login to etcd takes too long", "unreachable")
         try:
-            if self.token is None and not self.auth_is_off:
-                self.token = self._log_in(until)
-            return self.token or ""
+            token = self.token  # another thread may forget it meanwhile
+            if token is None and not self.auth_is_off:
+                token = self.token = self._log_in(until)
+            return token or ""
         finally:
             self.mutex.release()
 
@@ -189,6 +190,9 @@ def status_error(server: str, code: int, text: str) -> StoreError:
     """The error that a status of gRPC stands for."""
     cause = next((advice for part, advice in CAUSES.items() if part in text), "")
     message = f"{server}: {text}{': ' if cause else ''}{cause}"
+    if NO_SPACE in text:
+        # The write that reaches the quota is carried out, and answered with this error.
+        return OutcomeUnknown(message, "refused")
     if code not in REFUSALS:
         return OutcomeUnknown(message)
     lower = text.lower()

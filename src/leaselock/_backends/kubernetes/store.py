@@ -90,9 +90,10 @@ class KubernetesStore(DocumentStore):
         lease = self.known.get(name)
         if version is not None and (lease is None or _version(lease) != version):
             found = self.get(name, until)
-            if found.version != version:
-                return Conflict(found)
-            lease = self.known[name]
+            lease = self.known.get(name)
+            # Another thread may have written, read or forgotten it since.
+            if found.version != version or lease is None or _version(lease) != version:
+                return Conflict(found if found.version != version else None)
         if version is None:
             method, path, lease = "POST", self.api.leases, None
         else:
@@ -112,8 +113,8 @@ class KubernetesStore(DocumentStore):
         """Delete the object if it has this *version*, and was created by leaselock."""
         if self.get(name, until).version != version:
             return False
-        lease = self.known.pop(name)
-        if CREATED not in (lease["metadata"].get("annotations") or {}):
+        lease = self.known.pop(name, None)
+        if lease is None or CREATED not in (lease["metadata"].get("annotations") or {}):
             return False
         condition = {"preconditions": {"resourceVersion": version}}
         answer = self.api.ask(

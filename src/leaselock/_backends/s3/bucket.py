@@ -157,10 +157,16 @@ class Bucket(DocumentStore):
         if self._puts_checked:
             return
         with self._checking:
+            if self._puts_checked:
+                return  # by the thread that this one has waited for
             probe = self._probe()
-            reply = self._call("put_object", until, CHANGED, Key=probe, IfMatch=NO_ETAG, Body=b"{}")
-            if "Error" not in reply:
-                self._call("delete_object", until, Key=probe)
+            self._call("put_object", until, Key=probe, Body=b"{}")
+            replies = [
+                self._call("put_object", until, CHANGED, Key=probe, Body=b"{}", **condition)
+                for condition in ({"IfMatch": NO_ETAG}, {"IfNoneMatch": "*"})
+            ]
+            self._call("delete_object", until, Key=probe)
+            if any("Error" not in reply for reply in replies):
                 raise NotApplied(IGNORED.format("writes"), "misconfigured")
             self._puts_checked = True
 
@@ -169,6 +175,8 @@ class Bucket(DocumentStore):
         if self._deletes_checked:
             return
         with self._checking:
+            if self._deletes_checked:
+                return
             probe = self._probe()
             self._call("put_object", until, Key=probe, Body=b"{}")
             reply = self._call("delete_object", until, CHANGED, Key=probe, IfMatch=NO_ETAG)
