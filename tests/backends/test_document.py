@@ -11,11 +11,13 @@ import pytest
 from testkit.documents import MEMORY, ROOMS, Memory, Room
 
 import leaselock
-from leaselock._backends import SCHEMES
+from leaselock._backends import SCHEMES, open_store
 from leaselock._backends.document import backend as document_backend
 from leaselock._backends.document.adapter import Conflict, Found, Page, Stored
 from leaselock._backends.document.content import Content, Held, decoded, encoded
 from leaselock._core.backend import Claim, HoldRecord, Unreadable
+from leaselock._core.effects import Call, Signal, Wait
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -254,6 +256,23 @@ def test_a_page_that_takes_long_is_collected_in_steps(monkeypatch: pytest.Monkey
         monkeypatch.setattr(document_backend, "half_way", lambda now, until: next(steps))
         assert client.gc() == 4
         assert len(looked) == 4
+
+
+def test_the_renewer_goes_on_while_the_listener_fails() -> None:
+    """It waits with the listener, up to its next renewal."""
+    clock = [100.0]
+    opened = open_store("documents://r", lambda: clock[0])
+    backend = opened.backend(None)
+    backend.claims["d:1"] = "a"
+    backend._learn("a", Found(encoded(CONTENT), 1, None), 0.0)
+    steps = backend.wait_and_listen(Signal(), 103.0)
+    assert isinstance(steps.send(None), Call)
+    paused = steps.throw(NotApplied("away"))
+    assert isinstance(paused, Wait)
+    assert paused.until <= 103.0
+    clock[0] = 103.0
+    with pytest.raises(StopIteration):
+        steps.send(None)
 
 
 def test_the_options_of_the_url() -> None:

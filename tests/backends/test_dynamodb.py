@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
 import uuid
 import warnings
 from contextlib import ExitStack, contextmanager
@@ -83,12 +84,14 @@ def soon(seconds: float = 30.0) -> float:
 
 class Faults:
     """A server before the real one. *fault* decides what is done with an operation: None passes it
-    on; a pair of a status and an error answers it; "lost" passes it on and drops the reply.
+    on; a pair of a status and an error answers it, and so do bytes; "lost" passes it on and drops
+    the reply.
     """
 
     def __init__(self, server: DynamoDB) -> None:
         faults = self
-        self.fault: Callable[[str], tuple[int, str] | str | None] = lambda operation: None
+        self.fault: Callable[[str], tuple[int, str] | str | bytes | None] = lambda operation: None
+        self.message = "no"
         self.seen: list[str] = []
 
         class Handler(BaseHTTPRequestHandler):
@@ -99,9 +102,14 @@ class Faults:
                 faults.seen.append(operation)
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 fault = faults.fault(operation)
+                if isinstance(fault, bytes):
+                    self._reply(200, fault)
+                    return
                 if isinstance(fault, tuple):
                     status, code = fault
-                    reply = json.dumps({"__type": f"com.amazonaws#{code}", "message": "no"})
+                    reply = json.dumps(
+                        {"__type": f"com.amazonaws#{code}", "message": faults.message}
+                    )
                     self._reply(status, reply.encode())
                     return
                 behind = HTTPConnection(HOST, server.port)
@@ -488,6 +496,28 @@ def test_what_an_error_means(
         assert caught.value.reason == reason
         assert isinstance(caught.value, leaselock.OutcomeUnknown) is unknown
         assert len(faults.seen) == 1  # boto3 has not repeated it
+        store.close()
+
+
+def test_a_reply_that_is_no_text_leaves_the_outcome_unknown(dynamodb: DynamoDB, table: str) -> None:
+    with Faults(dynamodb) as faults:
+        faults.fault = lambda operation: b"\xff{}"
+        store = node(dynamodb, table, faults.endpoint)
+        with pytest.raises(leaselock.OutcomeUnknown) as caught:
+            store.get("a", soon())
+        assert caught.value.reason == "unreachable"
+        store.close()
+
+
+def test_a_refusal_does_not_show_what_was_sent(dynamodb: DynamoDB, table: str) -> None:
+    """A text of the service may quote the request, with the token of the session."""
+    with Faults(dynamodb) as faults:
+        faults.fault = lambda operation: (400, "InvalidSignatureException")
+        faults.message = "The signature does not match.\n\nx-amz-security-token:HIDDEN"
+        store = node(dynamodb, table, faults.endpoint)
+        with pytest.raises(leaselock.StoreError) as caught:
+            store.get("a", soon())
+        assert "HIDDEN" not in "".join(traceback.format_exception(caught.value))
         store.close()
 
 

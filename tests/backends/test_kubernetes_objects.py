@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from testkit.servers.tls import Certificates
-from tests.backends.etcds import now
+from tests.backends.etcds import now, soon
 
 from leaselock._backends import open_store
 from leaselock._backends.document.content import decoded
@@ -168,7 +168,7 @@ def kubeconfig(path: Path, user: dict[str, Any], **cluster: object) -> Path:
 
 
 def header(access: Access) -> str | None:
-    return access.credentials.header().get("Authorization")
+    return access.credentials.header(soon()).get("Authorization")
 
 
 def test_a_kubeconfig_names_server_user_and_namespace(tmp_path: Path) -> None:
@@ -212,6 +212,18 @@ def test_tokens_are_read_from_files_and_commands(tmp_path: Path) -> None:
         header(find(str(path), None, now))
     assert SECRET not in str(caught.value)
     assert caught.value.reason == "denied"
+
+
+def test_a_command_that_prints_a_token_ends_with_the_request(tmp_path: Path) -> None:
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": ["-c", "import threading; threading.Event().wait()"],
+    }
+    path = kubeconfig(tmp_path / "config", {"exec": plugin})
+    with pytest.raises(NotApplied, match="takes too long") as caught:
+        find(str(path), None, now).credentials.header(soon(0.2))
+    assert caught.value.reason == "unreachable"
 
 
 def test_a_certificate_needs_no_token(tmp_path: Path) -> None:

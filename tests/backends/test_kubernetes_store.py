@@ -68,6 +68,34 @@ def test_a_write_compares_the_version(api: Any) -> None:
     stranger.close()
 
 
+def test_another_thread_that_reads_meanwhile_makes_a_write_a_conflict(
+    api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The object that a write changes is the one of its version, or none is written."""
+    url = api.url(api.namespace())
+    (store, _), (stranger, _) = connect(url), connect(url)
+    first = put(store, "a")
+    store.known.clear()
+    get = KubernetesStore.get
+
+    def overtaken(self: KubernetesStore, name: str, until: float) -> Found:
+        found = get(self, name, until)
+        monkeypatch.setattr(KubernetesStore, "get", get)
+        if deleted:
+            self.known.clear()
+        else:
+            put(stranger, "a", first)
+            self.get(name, until)
+        return found
+
+    for deleted in (True, False):
+        monkeypatch.setattr(KubernetesStore, "get", overtaken)
+        assert store.put("a", b'{"holds":[]}', first, None, soon()) == Conflict(None)
+        store.known.clear()
+    store.close()
+    stranger.close()
+
+
 def test_a_list_has_several_pages_and_only_locks(api: Any) -> None:
     namespace = api.namespace()
     opened: Any = connect(api.url(namespace))[0]

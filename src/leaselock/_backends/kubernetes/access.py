@@ -33,7 +33,8 @@ UNSUPPORTED = ("tls-server-name", "proxy-url")
 class Credentials:
     """The token of a user; none for a user with a certificate."""
 
-    def __init__(self, read: Callable[[], str] | None, now: Callable[[], float]) -> None:
+    def __init__(self, read: Callable[[float], str] | None, now: Callable[[], float]) -> None:
+        # It may take so many seconds.
         self.read = read
         self.now = now
         self.token = ""
@@ -42,12 +43,13 @@ class Credentials:
     def __repr__(self) -> str:
         return "<Credentials>"  # without the token
 
-    def header(self) -> dict[str, str]:
-        """The header of a request."""
+    def header(self, until: float) -> dict[str, str]:
+        """The header of a request that must be answered by *until*."""
         if self.read is None:
             return {}
         if not self.token or self.now() >= self.expires:
-            self.token, self.expires = self.read(), self.now() + READ_AGAIN
+            self.token = self.read(until - self.now())
+            self.expires = self.now() + READ_AGAIN
         return {"Authorization": f"Bearer {self.token}"}
 
     def refused(self) -> bool:
@@ -185,18 +187,18 @@ def _file(user: Mapping[str, Any], option: str, folder: Path, private: str) -> s
     return str(folder / user[option]) if user.get(option) else None
 
 
-def _source(user: Mapping[str, Any], folder: Path) -> Callable[[], str] | None:
+def _source(user: Mapping[str, Any], folder: Path) -> Callable[[float], str] | None:
     if token := user.get("token"):
-        return lambda: str(token)
+        return lambda _: str(token)
     if file := user.get("tokenFile"):
         return _reader(folder / file)
     if plugin := user.get("exec"):
-        return lambda: _run(plugin)
+        return lambda seconds: _run(plugin, seconds)
     return None
 
 
-def _reader(path: Path) -> Callable[[], str]:
-    def read() -> str:
+def _reader(path: Path) -> Callable[[float], str]:
+    def read(_: float) -> str:
         try:
             return path.read_text().strip()
         except OSError as error:
@@ -205,8 +207,10 @@ def _reader(path: Path) -> Callable[[], str]:
     return read
 
 
-def _run(plugin: Mapping[str, Any]) -> str:
-    """The token that the command of a kubeconfig prints, such as that of a cloud."""
+def _run(plugin: Mapping[str, Any], seconds: float) -> str:
+    """The token that the command of a kubeconfig prints, such as that of a cloud, within so many
+    *seconds*.
+    """
     command = [plugin["command"], *(plugin.get("args") or ())]
     more = {each["name"]: each["value"] for each in plugin.get("env") or ()}
     info = {
@@ -219,10 +223,13 @@ def _run(plugin: Mapping[str, Any]) -> str:
             command,
             check=True,
             capture_output=True,
-            timeout=COMMAND_TIMEOUT,
+            timeout=max(0.0, min(COMMAND_TIMEOUT, seconds)),
             env=os.environ | more | {"KUBERNETES_EXEC_INFO": json.dumps(info)},
         )
         return str(json.loads(done.stdout)["status"]["token"])
+    except subprocess.TimeoutExpired:
+        late = f"the command {command[0]!r} of the kubeconfig, which prints a token, takes too long"
+        raise NotApplied(late, "unreachable") from None
     except (OSError, subprocess.SubprocessError, ValueError, LookupError) as error:
         # What it printed may have a secret in it.
         what = f"the command {command[0]!r} of the kubeconfig has printed no token"

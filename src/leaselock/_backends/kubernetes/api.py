@@ -48,13 +48,13 @@ class Api:
         text = urlencode(query)
         return f"{self.access.base}{path}{'?' if text else ''}{text}"
 
-    def headers(self) -> dict[str, str]:
-        """The headers of each request."""
+    def headers(self, until: float) -> dict[str, str]:
+        """The headers of a request that must be answered by *until*."""
         return {
             "Accept": "application/json",
             "Content-Type": "application/json",
             "User-Agent": MANAGER,
-            **self.access.credentials.header(),
+            **self.access.credentials.header(until),
         }
 
     def ask(
@@ -72,9 +72,9 @@ class Api:
         """
         data = b"" if body is None else json.dumps(body).encode()
         where = self.path(path, query)
-        reply = self.pool.request(method, where, data, self.headers(), until)
+        reply = self.pool.request(method, where, data, self.headers(until), until)
         if reply.status == UNAUTHORIZED and self.access.credentials.refused():
-            reply = self.pool.request(method, where, data, self.headers(), until)
+            reply = self.pool.request(method, where, data, self.headers(until), until)
         if reply.status not in (*CREATED, *expected):
             raise error_of(reply)
         try:

@@ -42,7 +42,7 @@ class KubernetesListener(StreamListener):
         if len(known) == len(versions) and all(map(str.isdigit, known)):
             query["resourceVersion"] = str(min(map(int, known)))
         path = self.api.path(self.api.leases, query)
-        return Stream(self.api.pool, "GET", path, b"", self.api.headers(), until)
+        return Stream(self.api.pool, "GET", path, b"", self.api.headers(until), until)
 
     def read(self, watched: Watched, line: bytes) -> Iterable[News]:
         """What an event says."""
