@@ -262,7 +262,7 @@ def test_the_renewer_goes_on_while_the_listener_fails() -> None:
     """It waits with the listener, up to its next renewal."""
     clock = [100.0]
     opened = open_store("documents://r", lambda: clock[0])
-    backend = opened.backend(None)
+    backend: Any = opened.backend(None)
     backend.claims["d:1"] = "a"
     backend._learn("a", Found(encoded(CONTENT), 1, None), 0.0)
     steps = backend.wait_and_listen(Signal(), 103.0)

@@ -73,7 +73,8 @@ def test_another_thread_that_reads_meanwhile_makes_a_write_a_conflict(
 ) -> None:
     """The object that a write changes is the one of its version, or none is written."""
     url = api.url(api.namespace())
-    (store, _), (stranger, _) = connect(url), connect(url)
+    store: Any = connect(url)[0]
+    stranger, _ = connect(url)
     first = put(store, "a")
     store.known.clear()
     get = KubernetesStore.get
@@ -81,14 +82,15 @@ def test_another_thread_that_reads_meanwhile_makes_a_write_a_conflict(
     def overtaken(self: KubernetesStore, name: str, until: float) -> Found:
         found = get(self, name, until)
         monkeypatch.setattr(KubernetesStore, "get", get)
-        if deleted:
+        if forgotten:
             self.known.clear()
         else:
             put(stranger, "a", first)
             self.get(name, until)
         return found
 
-    for deleted in (True, False):
+    for each in (True, False):
+        forgotten = each
         monkeypatch.setattr(KubernetesStore, "get", overtaken)
         assert store.put("a", b'{"holds":[]}', first, None, soon()) == Conflict(None)
         store.known.clear()

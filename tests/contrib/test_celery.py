@@ -6,16 +6,18 @@ import datetime
 import os
 import signal
 import uuid
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from celery import Celery
+from celery import Celery, Task
 from celery.exceptions import (
     Ignore,
     MaxRetriesExceededError,
     OperationalError,
     Reject,
     Retry,
+    SoftTimeLimitExceeded,
     TaskRevokedError,
 )
 from kombu.connection import Connection
@@ -24,7 +26,7 @@ from testkit.servers.process import eventually
 from testkit.servers.redis import Redis
 
 import leaselock
-from leaselock.contrib.celery import single, unique
+from leaselock.contrib.celery import client_of, single, unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -334,3 +336,100 @@ def test_the_bound_begins_when_the_task_is_due(
         holder = client.lock("sync:a:queued").holder()
     assert holder is not None
     assert holder.remaining == pytest.approx(1000.0 + seconds, abs=100.0)
+
+
+def run(task: Any, task_id: str, token: int, account: str = "a") -> Any:
+    """Run a message as a worker does. *token* is that of the lease of the queue."""
+    headers = {"leaselock_name": f"sync:{account}", "leaselock_token": token}
+    context = {"id": task_id, "headers": headers, "args": (account,), "kwargs": {}, "retries": 0}
+    kept = dict.fromkeys(("callbacks", "errbacks", "chord", "chain"))
+    task.push_request(called_directly=False, delivery_info={}, **context, **kept)
+    try:
+        return task(account)
+    finally:
+        task.pop_request()
+
+
+def queued(url: str, account: str = "a") -> int:
+    """Take the lease of the queue, as the sender of a message does; return its token."""
+    lock = client_of(url).lock(f"sync:{account}:queued", lease=3600.0, renew=False, owner="lock")
+    lease = lock.acquire()
+    lease.detach()
+    return lease.token
+
+
+def test_a_message_that_runs_before_its_sender_is_done_leaves_nothing_locked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sender and worker are threads of one process."""
+    task = unique_task(url)
+    extend = leaselock.Lease.extend
+    tokens: list[int] = []
+
+    def overtaken(self: leaselock.Lease, seconds: float) -> None:
+        extend(self, seconds)
+        if not tokens:
+            tokens.append(self.token)
+            worker = Thread(target=run, args=(task, "x", self.token))
+            worker.start()
+            worker.join()
+
+    monkeypatch.setattr(leaselock.Lease, "extend", overtaken)
+    task.delay("a")
+    assert len(tokens) == 1
+    assert locks(url) == []
+
+
+def test_a_message_that_ends_while_it_waits_for_its_lock_leaves_nothing_locked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, token = unique_task(url), queued(url)
+    enter = leaselock.Lock.__enter__
+
+    def limited(self: leaselock.Lock) -> leaselock.Lease:
+        if self.name == "sync:a":
+            raise SoftTimeLimitExceeded
+        return enter(self)
+
+    monkeypatch.setattr(leaselock.Lock, "__enter__", limited)
+    with pytest.raises(SoftTimeLimitExceeded):
+        run(task, "x", token)
+    assert locks(url) == []
+
+
+def test_a_message_that_cannot_be_put_off_leaves_nothing_locked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, token = unique_task(url), queued(url)
+
+    def down(*_: object, **__: object) -> None:
+        raise OperationalError("the broker is away")
+
+    with leaselock.Client(url) as other, other.lock("sync:a"):
+        monkeypatch.setattr(Task, "apply_async", down)
+        with pytest.raises(OperationalError):
+            run(task, "x", token)
+    assert locks(url) == []
+
+
+def test_a_task_that_is_sent_again_with_its_id_is_not_revoked(url: str) -> None:
+    task = unique_task(url)
+    first = task.apply_async(("a",), task_id="again")
+    assert task.apply_async(("a",), task_id="again").id == "again"
+    assert first.state == "PENDING"
+    assert sent(task) == 1
+
+
+def test_a_send_that_fails_to_look_leaves_nothing_locked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = unique_task(url)
+
+    def away(self: leaselock.Lock) -> None:
+        raise leaselock.StoreUnreachable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leaselock.Lock, "holder", away)
+        with pytest.raises(leaselock.StoreUnreachable):
+            task.delay("a")
+    assert locks(url) == []
