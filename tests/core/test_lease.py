@@ -11,7 +11,7 @@ import pytest
 from leaselock._core import timing, validity
 from leaselock._core.backend import Capabilities, Claim
 from leaselock._core.effects import FOREVER
-from leaselock._core.hold import NEXT, Hold, State, no_owner
+from leaselock._core.hold import TRANSITIONS, Hold, State, no_owner
 from leaselock.errors import LeaseLost
 
 CLAIM = Claim("a", "c:1", "c", 30.0, "{}", 0.0)
@@ -22,15 +22,15 @@ EVENTS = ("release", "lose", "done", "detach")
 def test_every_state_and_event(state: State, event: str) -> None:
     hold = Hold(CLAIM, 7, 30.0, renew=True)
     hold.state = state
-    following = NEXT.get((state, event))
-    assert hold.step(event) is (following is not None)
+    following = TRANSITIONS.get((state, event))
+    assert hold.transition(event) is (following is not None)
     assert hold.state is (following or state)
 
 
 def test_final_states_are_never_left() -> None:
     """FREE and LOST are final, and no event leads back to HELD."""
-    assert not any(state in (State.FREE, State.LOST) for state, _ in NEXT)
-    assert State.HELD not in NEXT.values()
+    assert not any(state in (State.FREE, State.LOST) for state, _ in TRANSITIONS)
+    assert State.HELD not in TRANSITIONS.values()
 
 
 def test_a_hold_is_valid_until_its_time_and_not_beyond() -> None:

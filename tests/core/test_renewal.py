@@ -168,9 +168,9 @@ def test_a_refused_renewal_of_a_hold_that_is_being_released_changes_nothing() ->
     machine, service = scene.client()
     context = service.contexts[None]
     handle = scene.do(machine, mutex_of(service).acquire(None))
-    handle.hold.step("release")
+    handle.hold.transition("release")
     context.renewer._taken(handle.hold)
-    assert handle.hold.step("done")
+    assert handle.hold.transition("done")
     assert handle.hold.reason == ""
 
 

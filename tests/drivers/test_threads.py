@@ -84,7 +84,7 @@ def test_a_long_wait_is_made_of_several(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("leaselock._drivers.system_env.LONGEST_WAIT", 0.01)
     signal = Signal()
     driver = Threads()
-    timer = threading.Timer(0.1, lambda: driver.step(signal.set))
+    timer = threading.Timer(0.1, lambda: driver.run_step(signal.set))
     timer.start()
     assert driver.run(waits(Wait(signal, FOREVER))) == [True]
     timer.join()
@@ -197,7 +197,7 @@ def test_close_joins_the_other_threads_only() -> None:
 
     driver.run(spawns())
     driver.pool.threads.add(threading.current_thread())
-    driver.step(signal.set)
+    driver.run_step(signal.set)
     driver.close()
     assert nowhere.calls == ["interrupt", "close"]
     driver.pool.threads.discard(threading.current_thread())

@@ -150,7 +150,7 @@ def asked(kind: str, requests: Sequence[object], timeout: float) -> list[object]
     for request in requests:
         began = monotonic()
         # Listening has no deadline of its own.
-        timer = threading.Timer(timeout, driver.step, (store.listener.interrupt,))
+        timer = threading.Timer(timeout, driver.run_step, (store.listener.interrupt,))
         timer.start()
         try:
             answers.append(driver.run(process_of(store, request, began + timeout)))

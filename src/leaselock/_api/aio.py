@@ -958,7 +958,7 @@ class AsyncLeases:
 
     def on_lost(self, callback: Callable[[AsyncLeases], object]) -> None:
         """Call *callback* with this object when the first of its leases is lost."""
-        self._driver.step(
+        self._driver.run_step(
             self._handle.on_lost, callback, self, functools.partial(AsyncLeases, self._client)
         )
 
@@ -1077,7 +1077,7 @@ class AsyncLease:
 
     def on_lost(self, callback: Callable[[AsyncLease], object]) -> None:
         """Call *callback* with this lease when it is lost, in a task of its own."""
-        self._driver.step(
+        self._driver.run_step(
             self._handle.on_lost, callback, self, functools.partial(AsyncLease, self._client)
         )
 
@@ -1092,7 +1092,7 @@ class AsyncLease:
         >>> while work and not lease.contended:
         ...     await work.pop().run()
         """
-        return self._driver.step(self._handle.contended)
+        return self._driver.run_step(self._handle.contended)
 
     def on_contended(self, callback: Callable[[AsyncLease], object]) -> None:
         """Call *callback* with this lease, in a task of its own, when others begin to wait.
@@ -1101,7 +1101,7 @@ class AsyncLease:
         comes; and not after the release. The holder decides what to do: go on, pause and release,
         or resign. It is followed as for `contended`.
         """
-        self._driver.step(
+        self._driver.run_step(
             self._handle.on_contended, callback, self, functools.partial(AsyncLease, self._client)
         )
 
@@ -1116,7 +1116,7 @@ class AsyncLease:
 
         >>> lease.on_danger(5, lambda lease: job.pause())
         """
-        self._driver.step(
+        self._driver.run_step(
             self._handle.on_danger,
             seconds,
             callback,

@@ -944,7 +944,7 @@ class Leases:
 
     def on_lost(self, callback: Callable[[Leases], object]) -> None:
         """Call *callback* with this object when the first of its leases is lost."""
-        self._driver.step(
+        self._driver.run_step(
             self._handle.on_lost, callback, self, functools.partial(Leases, self._client)
         )
 
@@ -1063,7 +1063,7 @@ class Lease:
 
     def on_lost(self, callback: Callable[[Lease], object]) -> None:
         """Call *callback* with this lease when it is lost, in a thread of its own."""
-        self._driver.step(
+        self._driver.run_step(
             self._handle.on_lost, callback, self, functools.partial(Lease, self._client)
         )
 
@@ -1078,7 +1078,7 @@ class Lease:
         >>> while work and not lease.contended:
         ...     work.pop().run()
         """
-        return self._driver.step(self._handle.contended)
+        return self._driver.run_step(self._handle.contended)
 
     def on_contended(self, callback: Callable[[Lease], object]) -> None:
         """Call *callback* with this lease, in a thread of its own, when others begin to wait.
@@ -1087,7 +1087,7 @@ class Lease:
         comes; and not after the release. The holder decides what to do: go on, pause and release,
         or resign. It is followed as for `contended`.
         """
-        self._driver.step(
+        self._driver.run_step(
             self._handle.on_contended, callback, self, functools.partial(Lease, self._client)
         )
 
@@ -1102,7 +1102,7 @@ class Lease:
 
         >>> lease.on_danger(5, lambda lease: job.pause())
         """
-        self._driver.step(
+        self._driver.run_step(
             self._handle.on_danger,
             seconds,
             callback,

@@ -89,13 +89,13 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
             if hold.claim.mode == "shared":
                 # Its update lease was released meanwhile.
                 raise WouldDeadlock(hold.claim.name, "exclusive")
-            if hold.conversions != hold.upgrade_step:
+            if hold.conversions != hold.upgrade_number:
                 # What is unsettled is superseded: it must not be repeated under this number.
                 hold.conversions += 1
-                hold.upgrade_step, hold.unsettled = hold.conversions, False
-            step = hold.conversions
+                hold.upgrade_number, hold.unsettled = hold.conversions, False
+            number = hold.conversions
             retry, reply = await _request(registry, hold, "exclusive", deadline)
-            if hold.conversions != step:
+            if hold.conversions != number:
                 continue  # Another conversion was requested, which this reply does not show.
             _apply(registry, hold, reply)
             if hold.claim.mode == "exclusive":
@@ -105,7 +105,7 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
                 until = min(deadline, hold.valid_until, retry.sent_at + reply.retry_after)
                 await registry.backend.await_wakeup(hold.claim, until)
             if over or wait.cancelled:
-                if hold.upgrading == 1 and hold.conversions == step:
+                if hold.upgrading == 1 and hold.conversions == number:
                     await weaken(registry, hold, "update")
                 return False
             if registry.closed:
@@ -127,12 +127,12 @@ async def weaken(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
     """Convert to a weaker mode. If the store does not answer, the renewer goes on asking."""
     # From now on the owner counts on no more than this, whether it is applied or not.
     _begin_weakening(hold, mode)
-    step = hold.conversions
+    number = hold.conversions
     hold.weakening += 1
     try:
         now = registry.env.now()
         _, reply = await _request(registry, hold, mode, now + registry.op_timeout)
-        if hold.conversions == step:
+        if hold.conversions == number:
             hold.unsettled = False
             _apply(registry, hold, reply)
     except StoreError:
@@ -167,13 +167,13 @@ async def settle(registry: HoldRegistry, hold: Hold) -> bool:
     """Repeat a conversion once whose outcome is unknown; return whether the store answered."""
     now = registry.env.now()
     until = now + min(registry.op_timeout, timing.TRY_TIMEOUT)
-    step, mode = hold.conversions, hold.claim.mode
-    request = Convert(hold.claim, step, mode)
+    number, mode = hold.conversions, hold.claim.mode
+    request = Convert(hold.claim, number, mode)
     try:
         reply = await registry.backend.request(request, until)
     except StoreError:
         return False
-    if hold.conversions == step:
+    if hold.conversions == number:
         hold.unsettled = False
         hold.token = max(hold.token, reply.held.token if reply.held else 0)
     return True

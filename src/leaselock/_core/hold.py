@@ -44,10 +44,10 @@ class State(Enum):
     FREE = "free"
     LOST = "lost"
 
-    __hash__ = object.__hash__  # Enum's own is a Python function, called with every step
+    __hash__ = object.__hash__  # Enum's own is a Python function, called with every transition
 
 
-NEXT = {
+TRANSITIONS = {
     (State.HELD, "release"): State.RELEASING,
     (State.HELD, "detach"): State.FREE,
     (State.HELD, "lose"): State.LOST,
@@ -114,7 +114,7 @@ class Hold:
     """How many conversions to a weaker mode are in flight: the renewer does not repeat them yet."""
     upgrading = 0
     """How many threads or tasks wait for the hold to become exclusive."""
-    upgrade_step = -1
+    upgrade_number = -1
     """The number of the conversion that they wait for."""
     next_check = FOREVER
     """When the renewer must look at the lease."""
@@ -176,9 +176,9 @@ class Hold:
         """How many leases share this hold."""
         return len(self.modes)
 
-    def step(self, event: str) -> bool:
+    def transition(self, event: str) -> bool:
         """Go to the next state; return False, and change nothing, if *event* leads nowhere."""
-        following = NEXT.get((self.state, event))
+        following = TRANSITIONS.get((self.state, event))
         if following is None:
             return False
         self.state = following
@@ -186,7 +186,7 @@ class Hold:
 
     def lose(self, reason: str) -> bool:
         """Mark the hold as lost and interrupt its bodies; return whether it was not lost before."""
-        if not self.step("lose"):
+        if not self.transition("lose"):
             return False
         self.reason = reason
         for guard in self.guards:

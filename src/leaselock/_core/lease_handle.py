@@ -201,7 +201,7 @@ class LeaseHandle:
         valid = hold.is_valid(now)
         registry.remove(hold)
         if valid:
-            hold.step("release")
+            hold.transition("release")
         if registry.closed or hold.claim.client != registry.client:
             hold.lose("its client was closed")
         else:
@@ -235,7 +235,7 @@ class LeaseHandle:
             if not confirmed and retry is None:
                 hold.lose(NOT_OURS)
             else:
-                hold.step("done")
+                hold.transition("done")
                 if registry.listeners.all:
                     await self._report_release()
         if hold.state is not State.FREE:
@@ -270,7 +270,7 @@ class LeaseHandle:
         hold, registry = self.hold, self.registry
         if self._end() and not hold.is_unlocked:
             registry.remove(hold)
-            hold.step("release")
+            hold.transition("release")
             return True
         if hold.state is State.HELD and (mode := self._weaker_mode()) is not None:
             conversion.unsettle(registry, hold, mode)
@@ -286,7 +286,7 @@ class LeaseHandle:
         if self.prolongs:
             self.hold.end_prolonging()
         if self.hold.is_unlocked:
-            self.hold.step("detach")  # there is nothing to release
+            self.hold.transition("detach")  # there is nothing to release
         return not self.hold.modes
 
     def _mark_released(self) -> None:
@@ -351,7 +351,7 @@ class LeaseHandle:
             await self.extend(self.hold.claim.lease)
         await self._set_lifetime("lease")
         self.registry.remove(self.hold)
-        self.hold.step("detach")
+        self.hold.transition("detach")
         self.detached = True
         self._mark_released()
 

@@ -219,7 +219,7 @@ class Aio(Driver):
         """The result of a function that awaits nothing, run as one step."""
         return function()
 
-    def step(self, function: Callable[..., T], *arguments: object) -> T:
+    def run_step(self, function: Callable[..., T], *arguments: object) -> T:
         """Run a function that awaits nothing as one step; return its result."""
         return function(*arguments)
 

@@ -95,7 +95,7 @@ class Threads(Driver):
         with self.monitor:
             return function()
 
-    def step(self, function: Callable[..., T], *arguments: object) -> T:
+    def run_step(self, function: Callable[..., T], *arguments: object) -> T:
         """Run a function that awaits nothing as one step; return its result."""
         with self.monitor:
             return function(*arguments)

@@ -346,7 +346,7 @@ class BlockingConnection(Connection):
         except OSError:
             return False
 
-    def later(self, seconds: float, step: Callable[[], None]) -> Any:
+    def later(self, seconds: float, callback: Callable[[], None]) -> Any:
         """Never called: a waiter that has its own connection keeps the time itself."""
         raise NotImplementedError
 

@@ -106,8 +106,8 @@ class Connection(abc.ABC):
         """Send (un)subscriptions without waiting; False if they could not be sent."""
 
     @abc.abstractmethod
-    def later(self, seconds: float, step: Callable[[], None]) -> Any:
-        """Call *step* after *seconds*; the returned handle can cancel it."""
+    def later(self, seconds: float, callback: Callable[[], None]) -> Any:
+        """Call *callback* after *seconds*; the returned handle can cancel it."""
 
     @abc.abstractmethod
     def close(self) -> None:

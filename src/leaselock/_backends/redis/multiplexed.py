@@ -356,9 +356,9 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
     def leave(self) -> None:
         """Nothing to do: the reply is dropped when it arrives."""
 
-    def later(self, seconds: float, step: Callable[[], None]) -> asyncio.TimerHandle:
+    def later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after *seconds*."""
-        return self.loop.call_later(seconds, step)
+        return self.loop.call_later(seconds, callback)
 
     def _abort(self) -> None:
         self.open = False
