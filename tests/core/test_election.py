@@ -238,14 +238,14 @@ class Guarded(Leader):
         super().__init__(machine)
         self.scene = scene
         self.interrupted = False
-        machine.guard = lambda: self  # type: ignore[method-assign]
+        machine.body_interrupter = lambda: self  # type: ignore[method-assign]
 
     def interrupt(self) -> None:
         self.interrupted = True
         body = next(run for run in self.machine.runs if run.name == "body")
         self.scene.world.interrupt(body)
 
-    def settle(self, exception: BaseException | None) -> bool:
+    def finish(self, exception: BaseException | None) -> bool:
         done, self.interrupted = self.interrupted, False
         return done
 

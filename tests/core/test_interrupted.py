@@ -168,7 +168,7 @@ def test_the_interrupted_end_of_a_body_on_several_locks_releases_all() -> None:
     scene.world.interrupt(run)
     scene.world.play(scene.world.time + 0.1)
     assert run.ended
-    assert all(handle.released and handle.guard is None for handle in leases.handles)
+    assert all(handle.released and handle.interrupter is None for handle in leases.handles)
     scene.store.silent = ()
     scene.world.play(scene.world.time + 5.0)
     assert held(scene) == []
@@ -177,32 +177,32 @@ def test_the_interrupted_end_of_a_body_on_several_locks_releases_all() -> None:
     assert all(map(int.__lt__, *tokens))
 
 
-class Guard:
-    """A guard of a body; it takes note of its end."""
+class Interrupter:
+    """Interrupts nothing; it notes that its body has ended."""
 
-    settled = False
+    finished = False
 
     def interrupt(self) -> None:
         raise AssertionError("no lease is lost")
 
-    def settle(self, exception: BaseException | None) -> bool:
-        self.settled = True
+    def finish(self, exception: BaseException | None) -> bool:
+        self.finished = True
         return False
 
 
 def test_no_guard_is_left_when_the_end_of_the_body_is_interrupted() -> None:
     scene = Scene()
     machine, service = scene.client()
-    locks, guards = all_of(service), [Guard() for _ in range(3)]
+    locks, interrupters = all_of(service), [Interrupter() for _ in range(3)]
     leases = scene.do(machine, locks.enter(), 0.5)
-    for handle, guard in zip(leases.handles, guards, strict=True):
-        handle.guard, handle.hold.guards = guard, (guard,)
+    for handle, interrupter in zip(leases.handles, interrupters, strict=True):
+        handle.interrupter, handle.hold.interrupters = interrupter, (interrupter,)
     scene.store.silent = (Release,)
     run = scene.begin(machine, locks.leave(None))
     scene.world.interrupt(run)
     scene.world.play(scene.world.time + 0.1)
-    assert all(guard.settled for guard in guards)
-    assert not any(handle.hold.guards for handle in leases.handles)
+    assert all(interrupter.finished for interrupter in interrupters)
+    assert not any(handle.hold.interrupters for handle in leases.handles)
 
 
 def test_members_are_released_later_when_the_client_is_closed_or_the_time_has_passed() -> None:

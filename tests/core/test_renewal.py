@@ -237,42 +237,42 @@ def test_the_end_of_a_body_raises_the_loss() -> None:
     scene.do(machine, whole())
 
 
-class Guard:
+class Interrupter:
     """Guards a body, and counts how often the guarding has ended."""
 
-    settled = 0
+    finished = 0
 
     def interrupt(self) -> None:
         raise AssertionError("the lease was not lost")
 
-    def settle(self, exception: BaseException | None) -> bool:
-        self.settled += 1
+    def finish(self, exception: BaseException | None) -> bool:
+        self.finished += 1
         return False
 
 
 def test_the_body_of_a_lease_that_was_released_in_it_is_not_guarded_any_more() -> None:
     scene = Scene()
     machine, service = scene.client()
-    guards: list[Guard] = []
+    interrupters: list[Interrupter] = []
 
-    def guard() -> Guard:
-        guards.append(Guard())
-        return guards[-1]
+    def interrupter() -> Interrupter:
+        interrupters.append(Interrupter())
+        return interrupters[-1]
 
-    machine.guard = guard  # type: ignore[method-assign]
+    machine.body_interrupter = interrupter  # type: ignore[method-assign]
 
     async def whole() -> None:
         handle = await mutex_of(service).acquire(None)
         assert handle is not None
-        # A body within the body has the same guard.
+        # A body within the body has the same interrupter.
         assert await handle.begin_body(handle) is handle
         assert await handle.begin_body(handle) is handle
-        assert len(guards) == 1
+        assert len(interrupters) == 1
         await handle.release()
         await handle.end_body(None)
         await handle.end_body(None)
-        assert guards[0].settled == 1
-        assert handle.hold.guards == ()
+        assert interrupters[0].finished == 1
+        assert handle.hold.interrupters == ()
 
     scene.do(machine, whole())
 

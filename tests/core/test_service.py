@@ -506,29 +506,29 @@ def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
     machine, service = scene.client()
     mutex = mutex_of(service, lease=1.0, renew=False)
 
-    class Guard:
+    class Interrupter:
         interrupted = False
 
         def interrupt(self) -> None:
             self.interrupted = True
 
-        def settle(self, exception: BaseException | None) -> bool:
+        def finish(self, exception: BaseException | None) -> bool:
             return self.interrupted
 
-    guards = [Guard(), Guard()]
-    machine.guard = lambda: guards[0]  # type: ignore[method-assign]
+    interrupters = [Interrupter(), Interrupter()]
+    machine.body_interrupter = lambda: interrupters[0]  # type: ignore[method-assign]
 
     async def whole() -> None:
         await mutex.enter()
         await Sleep(machine.now() + 2.0)
-        assert guards[0].interrupted
+        assert interrupters[0].interrupted
         body = RuntimeError("the cancellation")
         with pytest.raises(LeaseLost) as lost:
             await mutex.leave(body)
         assert lost.value.__cause__ is body
-        guards.reverse()
+        interrupters.reverse()
         handle = await mutex.enter()
-        handle.hold.guards = ()
+        handle.hold.interrupters = ()
         error = ValueError("the body's own")
         await service.break_lock("a", None)
         await mutex.leave(error)

@@ -12,7 +12,7 @@ from tests.drivers.test_threads import Nowhere, strange, waits
 import leaselock
 from leaselock._core.effects import FOREVER, CallUser, Operation, Signal, Sleep, Spawn, Wait
 from leaselock._core.lifecycle import Lifecycle
-from leaselock._drivers.aio import Aio, BodyGuard, _at_exit, _current_task, _Waker
+from leaselock._drivers.aio import Aio, TaskInterrupter, _at_exit, _current_task, _Waker
 from leaselock._drivers.in_thread import InThread
 from leaselock._drivers.system_env import now, was_closed
 
@@ -35,7 +35,7 @@ def test_outside_of_a_task_there_is_no_owner() -> None:
                 driver.owner()
             except RuntimeError as error:
                 failed.append(error)
-            assert driver.guard() is None
+            assert driver.body_interrupter() is None
 
         asyncio.get_running_loop().call_soon(ask)
         await asyncio.sleep(0)
@@ -190,13 +190,13 @@ def test_a_body_is_cancelled_once_and_not_by_itself() -> None:
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None
-        own = BodyGuard(task)
+        own = TaskInterrupter(task)
         own.interrupt()
-        assert not own.settle(None)
+        assert not own.finish(None)
         other = asyncio.create_task(asyncio.sleep(60))
-        guard = BodyGuard(other)
-        guard.interrupt()
-        guard.interrupt()
+        interrupter = TaskInterrupter(other)
+        interrupter.interrupt()
+        interrupter.interrupt()
         assert other.cancelling() == 1
         with pytest.raises(asyncio.CancelledError):
             await other
@@ -211,9 +211,9 @@ def test_a_body_of_a_closed_loop_is_not_cancelled() -> None:
     task = loop.create_task(asyncio.sleep(60))
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    guard = BodyGuard(task)
-    guard.interrupt()
-    assert not guard.interrupted
+    interrupter = TaskInterrupter(task)
+    interrupter.interrupt()
+    assert not interrupter.interrupted
 
 
 def test_a_callback_may_close_the_client(monkeypatch: pytest.MonkeyPatch) -> None:

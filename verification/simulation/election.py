@@ -57,13 +57,13 @@ def same(handle: Any) -> Any:
 class AsyncMachine(Machine):
     """A machine whose bodies can be interrupted, as those of asyncio."""
 
-    def guard(self) -> Body:
-        """A guard over the process that takes this step, or over the body that it calls."""
+    def body_interrupter(self) -> Body:
+        """What interrupts the process that takes this step, or the body that it calls."""
         return Body(self)
 
 
 class Body:
-    """The guard of one body: it interrupts the body when the lease is lost."""
+    """Interrupts one body when its lease is lost."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -78,8 +78,8 @@ class Body:
         runs = [run for run in self.machine.runs if run.owner is self.owner]
         self.machine.world.interrupt(runs[-1])
 
-    def settle(self, exception: BaseException | None) -> bool:
-        """Return whether the body was interrupted by this guard."""
+    def finish(self, exception: BaseException | None) -> bool:
+        """Return whether this object has interrupted the body."""
         return self.interrupted and exception is not None
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from leaselock._core.effects import Effect, Guard, Operation, Signal
+    from leaselock._core.effects import BodyInterrupter, Effect, Operation, Signal
 
 EPOCH = 1_700_000_000.0
 # A request that is in flight for longer may arrive after the expiry of its tombstone, which stores
@@ -137,7 +137,7 @@ class Machine:
         """Not known."""
         return ""
 
-    def guard(self) -> Guard | None:
+    def body_interrupter(self) -> BodyInterrupter | None:
         """A simulated body looks at its lease by itself."""
         return None
 

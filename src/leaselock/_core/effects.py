@@ -183,15 +183,15 @@ class Owner:
         return sorted({key[1] for key, hold in list(self.holds.items()) if hold() is not None})
 
 
-class Guard(Protocol):
+class BodyInterrupter(Protocol):
     """Interrupts the body of a `with` when its lease is lost, where the driver can do that."""
 
     def interrupt(self) -> None:
         """Interrupt the body. Called in a step of the core; must not block."""
         ...
 
-    def settle(self, exception: BaseException | None) -> bool:
-        """Stop guarding; return whether *exception* is this interruption, raised by the body."""
+    def finish(self, exception: BaseException | None) -> bool:
+        """Stop interrupting; return whether *exception*, which the body raised, comes from here."""
         ...
 
 
@@ -235,8 +235,8 @@ class Env(Protocol):
         """The same as module:function:line."""
         ...
 
-    def guard(self) -> Guard | None:
-        """A guard over the body of the calling task; None where it cannot be interrupted."""
+    def body_interrupter(self) -> BodyInterrupter | None:
+        """What interrupts the body of the calling task; None where that is impossible."""
         ...
 
     def exit_on_sigterm(self) -> AbstractContextManager[None]:

@@ -115,7 +115,7 @@ class Term:
         """
         mutex = self.mutex
         handle = await mutex.acquire(None)
-        handle.guard_body()
+        handle.add_interrupter()
         self.handle, self.leader = handle, mutex.registry.env.owner()
         self.ended.clear()
         self.candidacy.term = self.candidacy.terms[mutex.name] = self
@@ -173,7 +173,7 @@ class Term:
             return True
         handle.hold.lose(RESIGNED)
         registry.notify_lost(handle.hold)
-        if handle.guard is not None:
+        if handle.interrupter is not None:
             await Wait(self.ended, FOREVER)
             return True
         with contextlib.suppress(LeaseLost):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from leaselock._core.effects import FOREVER, Guard, Owner
+from leaselock._core.effects import FOREVER, BodyInterrupter, Owner
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Hold:
     """Whether others wait for the lock, once that was asked."""
     prolonged = 0
     """How many nested leases have this fixed lease renewed until their release."""
-    guards: tuple[Guard, ...] = ()
+    interrupters: tuple[BodyInterrupter, ...] = ()
     is_unlocked = False
     """There is no lock: the store was out of reach, and the caller goes on without it."""
     place = ""
@@ -189,8 +189,8 @@ class Hold:
         if not self.transition("lose"):
             return False
         self.reason = reason
-        for guard in self.guards:
-            guard.interrupt()
+        for interrupter in self.interrupters:
+            interrupter.interrupt()
         return True
 
     def take_callbacks(self) -> list[Callback]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._core.backend import Lifetime, Mode
-    from leaselock._core.effects import Guard, Owner
+    from leaselock._core.effects import BodyInterrupter, Owner
     from leaselock._core.hold import QueueObserver
     from leaselock._core.hold_registry import HoldRegistry
 
@@ -71,7 +71,7 @@ class LeaseHandle:
     """One acquisition of a lock: it is released once."""
 
     # What most leases do not change is an attribute of the class: that costs them nothing.
-    guard: Guard | None = None
+    interrupter: BodyInterrupter | None = None
     released = False
     failed = False
     """Its release found that the lease was lost."""
@@ -128,25 +128,25 @@ class LeaseHandle:
         # As if its last renewal had been confirmed in time: the next one may be due now.
         self.registry.schedule(hold, hold.valid_until - hold.claim.lease)
 
-    def guard_body(self) -> None:
+    def add_interrupter(self) -> None:
         """Interrupt the body that begins now when the lease is lost, where that is possible."""
-        guard = self.guard = self.registry.env.guard()
-        if guard is not None:
-            self.hold.guards += (guard,)
+        interrupter = self.interrupter = self.registry.env.body_interrupter()
+        if interrupter is not None:
+            self.hold.interrupters += (interrupter,)
 
     async def begin_body(self, lease: L) -> L:
         """Begin the body of a `with` on this lease."""
         self.ensure()
-        if self.guard is None:
-            self.guard_body()
+        if self.interrupter is None:
+            self.add_interrupter()
         return lease
 
     async def end_body(self, exception: BaseException | None) -> None:
         """End it. The body may have released or detached the lease itself."""
         if not self.released:
             await self.leave(exception)
-        elif self.guard is not None:
-            self.unguard(self.guard, exception)
+        elif self.interrupter is not None:
+            self.finish_interrupter(self.interrupter, exception)
 
     def state(self) -> str:
         """What `repr` says of this lease."""
@@ -162,8 +162,8 @@ class LeaseHandle:
         """End the body of a `with`. Its own *exception* is never replaced."""
         interrupted = False
         try:
-            if (guard := self.guard) is not None:
-                interrupted = self.unguard(guard, exception)
+            if (interrupter := self.interrupter) is not None:
+                interrupted = self.finish_interrupter(interrupter, exception)
             if isinstance(exception, GeneratorExit):
                 self.drop()  # the body was dropped: nothing can be awaited any more
             else:
@@ -175,11 +175,15 @@ class LeaseHandle:
                 raise error from error.__cause__ or exception
             exception.add_note(f"leaselock: {error}")
 
-    def unguard(self, guard: Guard, exception: BaseException | None) -> bool:
-        """Stop guarding the body; return whether *exception* was our own interruption."""
-        self.guard = None
-        self.hold.guards = tuple([other for other in self.hold.guards if other is not guard])
-        return guard.settle(exception)
+    def finish_interrupter(
+        self, interrupter: BodyInterrupter, exception: BaseException | None
+    ) -> bool:
+        """Stop interrupting the body; return whether *exception* was our own interruption."""
+        self.interrupter = None
+        self.hold.interrupters = tuple(
+            [other for other in self.hold.interrupters if other is not interrupter]
+        )
+        return interrupter.finish(exception)
 
     async def release(self) -> None:
         """Release this acquisition. The last one frees the lock.

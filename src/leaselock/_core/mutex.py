@@ -92,7 +92,7 @@ class Mutex:
         if isinstance(handle, Busy):
             raise self.timed_out(handle, self.options.timeout)
         handle.in_body, handle.body_key = True, body_key
-        handle.guard_body()
+        handle.add_interrupter()
         return handle
 
     def obtain(self, deadline: float, permits: int) -> Operation[LeaseHandle | Busy]:
@@ -240,8 +240,8 @@ class Mutex:
             if exception is not None:
                 await handle.leave(exception)
                 return
-            if handle.guard is not None:
-                handle.unguard(handle.guard, None)
+            if handle.interrupter is not None:
+                handle.finish_interrupter(handle.interrupter, None)
             await handle.release()
 
     def _entered(self, body_key: object) -> LeaseHandle:

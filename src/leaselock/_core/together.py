@@ -107,7 +107,7 @@ class Together:
         """Acquire all for the body of a `with`."""
         taken = await self.acquire(None)
         self.entries.append((self.env.owner().reference, taken))
-        taken.guard_body()
+        taken.add_interrupter()
         return taken
 
     async def leave(self, exception: BaseException | None) -> None:
@@ -147,15 +147,15 @@ class TogetherHandle:
         for handle in self.handles:
             handle.ensure()
 
-    def guard_body(self) -> None:
+    def add_interrupter(self) -> None:
         """Interrupt the body that begins now when any lease is lost."""
         for handle in self.handles:
-            handle.guard_body()
+            handle.add_interrupter()
 
     async def begin_body(self, lease: L) -> L:
         """Begin the body of a `with` on these leases."""
         self.ensure()
-        self.guard_body()
+        self.add_interrupter()
         return lease
 
     async def extend(self, seconds: object) -> None:
@@ -205,8 +205,8 @@ class TogetherHandle:
         answer: through the renewer.
         """
         for handle in reversed(self.handles):
-            if handle.guard is not None:
-                handle.unguard(handle.guard, None)
+            if handle.interrupter is not None:
+                handle.finish_interrupter(handle.interrupter, None)
             if not handle.released:
                 handle.drop()
 

@@ -44,7 +44,7 @@ CLOSE_TIMEOUT = 5.0
 ENDING: set[asyncio.Task[None]] = set()
 
 
-class BodyGuard:
+class TaskInterrupter:
     """Cancels the body of an `async with` when its lease is lost, as asyncio.timeout does."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
@@ -60,7 +60,7 @@ class BodyGuard:
             self.interrupted = True
             self.task.cancel("the lease was lost")
 
-    def settle(self, exception: BaseException | None) -> bool:
+    def finish(self, exception: BaseException | None) -> bool:
         """Take our cancellation back; return whether *exception* is it, and nothing else."""
         if not self.interrupted:
             return False
@@ -121,10 +121,10 @@ class Aio(Driver):
             raise RuntimeError("an AsyncClient is used from a task, not from a loop callback")
         return OWNERS.of_task(task)
 
-    def guard(self) -> BodyGuard | None:
-        """A guard over the running task."""
+    def body_interrupter(self) -> TaskInterrupter | None:
+        """What interrupts the running task."""
         task = asyncio.current_task()
-        return None if task is None else BodyGuard(task)
+        return None if task is None else TaskInterrupter(task)
 
     def _bind(self, operation: Operation[Any]) -> None:
         """Serve the running loop; close *operation* if that is impossible."""

@@ -56,7 +56,7 @@ class Threads(Driver):
     # The running task where an event loop runs in this thread, otherwise the thread.
     owner = staticmethod(OWNERS.running)
 
-    def guard(self) -> None:
+    def body_interrupter(self) -> None:
         """The body of a thread cannot be interrupted; it uses `lost`, `ensure` or `on_lost`."""
 
     def __reduce__(self) -> NoReturn:

@@ -29,8 +29,8 @@ def resigned_body_goes_on(patch: pytest.MonkeyPatch) -> None:
 
     async def resign(self: Term) -> bool:
         assert self.handle is not None
-        self.handle.guard = None
-        self.handle.hold.guards = ()
+        self.handle.interrupter = None
+        self.handle.hold.interrupters = ()
         return await real(self)
 
     patch.setattr(Term, "resign", resign)
