@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leaselock._core.hold_registry import HoldRegistry
     from leaselock._core.inspection import Holder, LockInfo
 
-Owner = tuple[str, int, str, str]
+OwnerKey = tuple[str, int, str, str]
 # The most locks that a search asks for one by one. If its wait leads to more, it lists all.
 MOST_ASKED = 256
 
@@ -45,16 +45,16 @@ class Wait(NamedTuple):
 Deadlock = tuple[Wait, ...]
 
 
-def owner_of(one: Holder | Waiter) -> Owner | None:
+def owner_of(one: Holder | Waiter) -> OwnerKey | None:
     """The owner, if it is known: that of another program or an older version is not."""
     return (one.host, one.pid, one.process, one.owner) if one.owner else None
 
 
 def waits(
-    locks: Sequence[LockInfo], among: Collection[Owner] | None = None
-) -> dict[Owner, list[Wait]]:
+    locks: Sequence[LockInfo], among: Collection[OwnerKey] | None = None
+) -> dict[OwnerKey, list[Wait]]:
     """The edges of the wait-for graph, by the owner that waits; only those *among* some owners."""
-    edges: dict[Owner, list[Wait]] = {}
+    edges: dict[OwnerKey, list[Wait]] = {}
     for lock in locks:
         holders = [(owner_of(one), one) for one in lock.holders if not one.detached]
         known = [each for each in holders if each[0] and (among is None or each[0] in among)]
@@ -103,14 +103,14 @@ def _waiters(lock: LockInfo) -> list[Waiter]:
     return [*upgrading, *lock.waiters]
 
 
-def blocked(locks: Sequence[LockInfo]) -> set[Owner]:
+def blocked(locks: Sequence[LockInfo]) -> set[OwnerKey]:
     """The owners that cannot go on, whatever the others do.
 
     An owner that does not wait goes on, and releases what it holds; then others can go on, and so
     forth. Those that are left are blocked: they are part of a deadlock, or wait for one.
     """
-    reasons: dict[Owner, set[int]] = {}
-    indices: dict[Owner, set[int]] = {}
+    reasons: dict[OwnerKey, set[int]] = {}
+    indices: dict[OwnerKey, set[int]] = {}
     for i, lock in enumerate(locks):
         waiters = _waiters(lock)
         for owner in filter(None, map(owner_of, waiters)):
@@ -129,13 +129,13 @@ def blocked(locks: Sequence[LockInfo]) -> set[Owner]:
     return set(reasons)
 
 
-def _going_on(lock: LockInfo, stuck: Collection[Owner]) -> set[Owner]:
+def _going_on(lock: LockInfo, stuck: Collection[OwnerKey]) -> set[OwnerKey]:
     """The waiters that can be granted a lock when all holders but the *stuck* ones release."""
     left = [one for one in lock.holders if not one.detached and owner_of(one) in stuck]
     modes, used = {one.mode for one in left}, sum(one.permits for one in left)
     ahead: set[str] = set()
-    going: set[Owner] = set()
-    kept: set[Owner] = set()
+    going: set[OwnerKey] = set()
+    kept: set[OwnerKey] = set()
     for waiter in _waiters(lock):
         owner = owner_of(waiter)
         beside = COMPATIBLE_MODES["permits"] if waiter.mode == "permits" else _beside(waiter.mode)
@@ -157,7 +157,7 @@ def cycles(locks: Sequence[LockInfo]) -> list[Deadlock]:
     """The cycles of one snapshot. Each begins with the owner whose wait is the youngest."""
     edges = waits(locks, blocked(locks))
     found: dict[frozenset[Wait], Deadlock] = {}
-    done: set[Owner] = set()
+    done: set[OwnerKey] = set()
     for start in edges:
         if start not in done:
             _search(start, edges, done, found)
@@ -165,9 +165,9 @@ def cycles(locks: Sequence[LockInfo]) -> list[Deadlock]:
 
 
 def _search(
-    start: Owner,
-    edges: dict[Owner, list[Wait]],
-    done: set[Owner],
+    start: OwnerKey,
+    edges: dict[OwnerKey, list[Wait]],
+    done: set[OwnerKey],
     found: dict[frozenset[Wait], Deadlock],
 ) -> None:
     """Follow all waits of an owner, depth first, and those of the owners they lead to. A chain of
@@ -270,7 +270,7 @@ async def _reached(
     return [found[name] for name in sorted(found)]
 
 
-def _of(owner: Owner, found: Sequence[Deadlock]) -> list[Deadlock]:
+def _of(owner: OwnerKey, found: Sequence[Deadlock]) -> list[Deadlock]:
     return [cycle for cycle in found if any(owner_of(wait.waiter) == owner for wait in cycle)]
 
 
