@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from leaselock._core.events import LATE, LONG_WAIT
-from leaselock._core.hold import CLOSED
+from leaselock._core.hold import CLIENT_CLOSED
 
 if TYPE_CHECKING:
     from leaselock._core.client_core import ClientCore
@@ -88,7 +88,7 @@ def described(event: Event) -> tuple[int, str]:
         case "broken":
             return WARNING, f"{name} was broken by force{by}"
         case "lost":
-            level = WARNING if event.reason == CLOSED else ERROR
+            level = WARNING if event.reason == CLIENT_CLOSED else ERROR
             return level, f"{name} was lost after {seconds}: {event.reason}"
         case "cancelled":
             return DEBUG, f"stopped waiting for {name} after {seconds}: {event.reason}"

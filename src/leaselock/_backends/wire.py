@@ -36,7 +36,7 @@ READ, WRITE = 1, 2
 LONGEST_WAIT = 3600.0
 EVENTS = {READ: POLLIN, WRITE: POLLOUT, READ | WRITE: POLLIN | POLLOUT}
 
-CLOSED = "the connection was closed"
+CONNECTION_CLOSED = "the connection was closed"
 
 
 class Protocol:
@@ -131,7 +131,7 @@ class ThreadWire(Wire):
         try:
             # Read after `calling` was set: either this sees `closed`, or `close` sees `calling`.
             if self.closed:
-                raise OutcomeUnknown(CLOSED)
+                raise OutcomeUnknown(CONNECTION_CLOSED)
             return self._run(self.steps(request, until), until)
         finally:
             self.calling = False
@@ -212,7 +212,7 @@ class TaskWire(Wire):
             self.timer = None
         future = self.future = loop.create_future()
         if self.closed:
-            self._finish(None, OutcomeUnknown(CLOSED))
+            self._finish(None, OutcomeUnknown(CONNECTION_CLOSED))
             return future
         self.running = self.steps(request, until)
         self._advance(self.running.send, None)
@@ -328,7 +328,7 @@ class TaskWire(Wire):
         if not self.closed:
             self.closed = True
             self._unwatch()
-            self._finish(None, OutcomeUnknown(CLOSED))
+            self._finish(None, OutcomeUnknown(CONNECTION_CLOSED))
             self.release()
 
     def abandon(self) -> None:

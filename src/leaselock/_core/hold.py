@@ -31,7 +31,7 @@ TAKEN = "the store reports another holder, or the lock was broken by force"
 RAN_OUT = "its time ran out before a renewal was confirmed"
 FIXED = "its fixed lease is over"
 BOUNDED = "it was held for max_hold, and is not renewed beyond that"
-CLOSED = "the client was closed"
+CLIENT_CLOSED = "the client was closed"
 NOT_OURS = "at its release the store no longer had this hold"
 UNCONFIRMED = "the store did not confirm its release, so it stays locked until its lease ends"
 

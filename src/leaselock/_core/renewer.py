@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from leaselock._core import conversion, timing, validity
 from leaselock._core.effects import FOREVER, CallUser, Sleep, Spawn
 from leaselock._core.events import LATE, hold_event
-from leaselock._core.hold import CLOSED, TAKEN, Hold, State
+from leaselock._core.hold import CLIENT_CLOSED, TAKEN, Hold, State
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Renewer:
         """Release everything, as far as the store answers before *until*; the client closes."""
         registry = self.registry
         for hold in registry.held():
-            if hold.lose(CLOSED) and hold.owned:
+            if hold.lose(CLIENT_CLOSED) and hold.owned:
                 registry.release_later(hold.claim)
             registry.collect_callbacks(hold)
             registry.remove(hold)

@@ -68,7 +68,7 @@ NEVER = 1e9
 # claim can touch what is left of its hold.
 COOLING = "released:"
 # Holds of these modes conflict with every other claim, and queued claims of these with all behind.
-CLOSED: frozenset[Mode] = frozenset({"exclusive", "upgrading"})
+EXCLUSIVE_MODES: frozenset[Mode] = frozenset({"exclusive", "upgrading"})
 BLOCKING: frozenset[Mode] = frozenset({"exclusive", "permits"})
 
 
@@ -339,7 +339,7 @@ def promote(row: LockRow) -> None:
     if len(holds) == 1 and holds[0].mode == "upgrading":
         row.put(holds[0]._replace(mode="exclusive", token=row.draw(1)))
         return
-    if any(hold.mode in CLOSED for hold in holds):
+    if any(hold.mode in EXCLUSIVE_MODES for hold in holds):
         return
     stay: list[Claim] = []
     for claim in waiting(row, row.queue()):
@@ -348,7 +348,7 @@ def promote(row: LockRow) -> None:
             holds.append(grant(row, claim, min(claim.lease, CONFIRM_WITHIN), offered=True))
         else:
             stay.append(claim)
-        if claim.mode in CLOSED or (stay and claim.mode in BLOCKING):
+        if claim.mode in EXCLUSIVE_MODES or (stay and claim.mode in BLOCKING):
             break
 
 

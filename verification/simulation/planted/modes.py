@@ -180,7 +180,7 @@ def reader_beside_writer(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(
         backend.COMPATIBLE_MODES, "shared", backend.COMPATIBLE_MODES["shared"] | {"exclusive"}
     )
-    patch.setattr(rules, "CLOSED", frozenset({"upgrading"}))
+    patch.setattr(rules, "EXCLUSIVE_MODES", frozenset({"upgrading"}))
 
 
 @planted("modes")
@@ -189,7 +189,7 @@ def reader_enters_while_upgrading(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(
         backend.COMPATIBLE_MODES, "shared", backend.COMPATIBLE_MODES["shared"] | {"upgrading"}
     )
-    patch.setattr(rules, "CLOSED", frozenset({"exclusive"}))
+    patch.setattr(rules, "EXCLUSIVE_MODES", frozenset({"exclusive"}))
 
 
 @planted("modes")
@@ -200,7 +200,7 @@ def reader_passes_writer_at_handoff(patch: pytest.MonkeyPatch) -> None:
         holds = list(row.holds())
         if len(holds) == 1 and holds[0].mode == "upgrading":
             row.put(holds[0]._replace(mode="exclusive", token=row.draw(1)))
-        if any(hold.mode in rules.CLOSED for hold in row.holds()):
+        if any(hold.mode in rules.EXCLUSIVE_MODES for hold in row.holds()):
             return
         for claim in list(rules.waiting(row, row.queue())):
             if backend.compatible(holds, claim, row.limit):
@@ -306,7 +306,7 @@ def small_claim_passes_large_one(patch: pytest.MonkeyPatch) -> None:
         holds = list(row.holds())
         if len(holds) == 1 and holds[0].mode == "upgrading":
             row.put(holds[0]._replace(mode="exclusive", token=row.draw(1)))
-        if any(hold.mode in rules.CLOSED for hold in row.holds()):
+        if any(hold.mode in rules.EXCLUSIVE_MODES for hold in row.holds()):
             return
         for claim in list(rules.waiting(row, row.queue())):
             if backend.compatible(holds, claim, row.limit):

@@ -13,6 +13,7 @@ import socket
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends.document.adapter import Changed, Changes
+from leaselock._core.hold import CLIENT_CLOSED
 from leaselock._core.lifecycle import Node
 from leaselock.errors import NotApplied, StoreError
 
@@ -29,7 +30,6 @@ OPEN_TIMEOUT = 1.0
 # Seconds after which a listener that hears nothing checks whether the server of a stream has failed
 # to answer a request.
 CHECK_INTERVAL = 1.0
-CLOSED = "the client was closed"
 
 
 class News(NamedTuple):
@@ -98,7 +98,7 @@ class StreamListener(Node):
         finally:
             request.interrupt.remove(self._wake)
         if self.ended:
-            raise NotApplied(CLOSED)
+            raise NotApplied(CLIENT_CLOSED)
         return ()
 
     def _begin(self) -> selectors.BaseSelector:

@@ -16,6 +16,7 @@ from leaselock._backends.sql.lock_row import channel
 from leaselock._backends.sql.statements import SqlError
 from leaselock._core.backend import WAKE_ALL
 from leaselock._core.effects import FOREVER, Call, Signal, Wait
+from leaselock._core.hold import CLIENT_CLOSED
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ SLEEP = 1.0
 CONNECT_TIMEOUT = 10.0
 # A statement was ended by `KILL QUERY`, or by a time limit of the server (MariaDB, MySQL).
 INTERRUPTED = frozenset(("1317", "1969", "3024"))
-CLOSED = "the client was closed"
 
 
 class NotificationListener:
@@ -64,9 +64,9 @@ class NotificationListener:
         except BaseException as error:
             self._disconnect(client)
             if ended.is_set and isinstance(error, Exception):
-                raise NotApplied(CLOSED) from error
+                raise NotApplied(CLIENT_CLOSED) from error
             raise
-        raise NotApplied(CLOSED)
+        raise NotApplied(CLIENT_CLOSED)
 
     async def _connect(self, client: str) -> None:
         pool, until = self.pool, self.now() + CONNECT_TIMEOUT

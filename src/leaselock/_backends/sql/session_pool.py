@@ -18,6 +18,7 @@ from leaselock._backends.sql.session_locks import Session, SessionLocks
 from leaselock._backends.sql.statements import SqlError
 from leaselock._core.backend import Converted, HoldRecord, Inspect, Released
 from leaselock._core.effects import FOREVER, Call, Signal, Sleep
+from leaselock._core.hold import CLIENT_CLOSED
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ GRACE = 1.0
 # Between two looks at a session that ends.
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
 TOO_OLD = "protocol advisory needs PostgreSQL 14 or newer: use protocol lease or row"
-CLOSED = "the client was closed"
 ABSENT = Released("absent", ())
 
 
@@ -354,7 +354,7 @@ class SessionPool:
         if not ended.is_set:
             sessions = await Call(self._watcher(client), AwaitDisconnect(), until)
         if ended.is_set:
-            raise NotApplied(CLOSED)
+            raise NotApplied(CLIENT_CLOSED)
         claims = []
         for found in sessions:
             found.ended = True
