@@ -229,7 +229,7 @@ def test_a_read_write_lock_of_curator_is_not_shared_with_other_locks() -> None:
         assert scene.model.tree.make(path, b"", 0)
     client = scene.client("c", "exclusive")
     client.backend = QueueBackend(client.backend.connection, "/locks", CURATOR, client.machine.now)
-    client.claim = client.claim._replace(sides=True)
+    client.claim = client.claim._replace(of_rwlock=True)
     with pytest.raises(NotApplied, match="that a read-write lock of Curator does not wait for"):
         scene.do(client, client.acquire())
 

@@ -217,5 +217,5 @@ def test_the_mark_of_a_claim_follows_from_its_mode_and_the_names() -> None:
     assert own_mark(claim, KAZOO) == KAZOO
     assert own_mark(reader, KAZOO) == KAZOO_READ
     assert own_mark(claim, CURATOR) == CURATOR
-    assert own_mark(claim._replace(sides=True), CURATOR) == CURATOR_WRITE
-    assert own_mark(reader._replace(sides=True), CURATOR) == CURATOR_READ
+    assert own_mark(claim._replace(of_rwlock=True), CURATOR) == CURATOR_WRITE
+    assert own_mark(reader._replace(of_rwlock=True), CURATOR) == CURATOR_READ

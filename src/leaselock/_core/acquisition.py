@@ -62,7 +62,7 @@ class LockOptions(NamedTuple):
     """How many permits the semaphore has; 0 takes what the store has."""
     numbered: bool = False
     """Whether each permit that is held has a number."""
-    sides: bool = False
+    of_rwlock: bool = False
     """Whether it is one side of a read/write lock."""
     max_hold: float = FOREVER
     """For how long a hold is renewed at most, from its grant on."""

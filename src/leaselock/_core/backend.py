@@ -79,8 +79,8 @@ class Claim(NamedTuple):
     """How many permits its semaphore has, as its client says; 0 takes what the store has."""
     last_seen: float = 0.0
     """When it last asked, on the store's clock. The store sets it while the claim waits."""
-    sides: bool = False
-    """It is one of a read/write lock. Only Curator's format distinguishes that from a lock."""
+    of_rwlock: bool = False
+    """It is a claim of a read/write lock. Only Curator's format distinguishes that from a lock."""
 
     @property
     def is_numbered(self) -> bool:

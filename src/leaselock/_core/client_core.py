@@ -156,7 +156,7 @@ class ClientCore:
         max_hold: object = None,
         mode: Mode = "exclusive",
         permits: object = None,
-        sides: bool = False,
+        of_rwlock: bool = False,
         on_outage: object = "fail",
         outage_timeout: object = None,
         **unknown: object,
@@ -180,7 +180,7 @@ class ClientCore:
             checked_switch(cached, "cached"),
             mode=mode,
             limit=limit,
-            sides=sides,
+            of_rwlock=of_rwlock,
             min_hold=checked_seconds(min_hold, "min_hold", least=0.0, most=LONGEST_LEASE),
             max_hold=bound,
             on_outage=policy,
@@ -215,10 +215,11 @@ class ClientCore:
     def rwlock(self, name: object, **options: Any) -> dict[Mode, Mutex]:
         """The sides of a read/write lock: shared, update and exclusive."""
         sides: dict[Mode, Mutex] = {}
+        options |= {"local_handoffs": 0, "of_rwlock": True}
         for mode in ("shared", "exclusive", "update"):
             known = self.context(options["protocol"]).registry.backend.capabilities.modes
             if mode != "update" or mode in known:
-                sides[mode] = self.mutex(name, mode=mode, local_handoffs=0, sides=True, **options)
+                sides[mode] = self.mutex(name, mode=mode, **options)
         return sides
 
     def semaphore(

@@ -157,7 +157,7 @@ class Mutex:
             claim = claim._replace(min_hold=options.min_hold, aligned=options.aligned)
         if options.numbered:
             claim = claim._replace(metadata=numbered_claim(claim.metadata, permits))
-        return claim._replace(sides=True) if options.sides else claim
+        return claim._replace(of_rwlock=True) if options.of_rwlock else claim
 
     def cancel(self) -> int:
         """End the acquisitions through this object that are waiting, and the waits for upgrades of

@@ -149,7 +149,7 @@ class DocumentRow(EntryRow):
         queued = queue.get(claim.id)
         if queued is None:
             # Its time is not written until it is granted.
-            queue[claim.id] = claim._replace(last_seen=self.n, limit=0, sides=False)
+            queue[claim.id] = claim._replace(last_seen=self.n, limit=0, of_rwlock=False)
         elif self._age(queued) >= self._period() or self.roll_call(claim.id) <= 0.0:
             self._show_alive(claim.client, self.n)
 

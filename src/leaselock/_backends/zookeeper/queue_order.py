@@ -120,7 +120,7 @@ def entry(node: str, pattern: re.Pattern[str] = CONTENDER) -> Entry | None:
 
 def own_mark(claim: Claim, mark: str) -> str:
     """The mark of a claim's node, where *mark* is that of exclusive locks."""
-    if mark == CURATOR and claim.sides:
+    if mark == CURATOR and claim.of_rwlock:
         return CURATOR_READ if claim.mode == "shared" else CURATOR_WRITE
     return mark if claim.mode == "exclusive" else KAZOO_READ
 
