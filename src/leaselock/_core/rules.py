@@ -410,7 +410,7 @@ def notify_changes(row: LockRow, before: Seen, asker: str) -> None:
         row.notify(head.id, head.client)
 
 
-def concluded(row: LockRow, before: Seen, asker: str) -> tuple[str, ...]:
+def grant_and_notify(row: LockRow, before: Seen, asker: str) -> tuple[str, ...]:
     """End a request that may have freed something; return the clients to notify by the reply."""
     expire_and_grant(row)
     notify_changes(row, before, asker)
@@ -560,14 +560,14 @@ def release(row: LockRow, request: Release) -> Released:
             # Waiters ask again then: they have seen the end of the hold, which is no earlier.
             kept = held._replace(lifetime="cooling", expires=held.free_from)
             row.put(kept._replace(id=COOLING + claim_id))
-        return Released("held", concluded(row, before, claim_id))
+        return Released("held", grant_and_notify(row, before, claim_id))
     if not row.quit(claim_id):
-        return Released("absent", concluded(row, before, claim_id))
+        return Released("absent", grant_and_notify(row, before, claim_id))
     # The waiter that watched this one must watch another one now.
     if behind is not None:
         row.notify(behind.id, behind.client)
         before = before._replace(head=behind.id)
-    return Released("waiting", concluded(row, before, claim_id))
+    return Released("waiting", grant_and_notify(row, before, claim_id))
 
 
 def tidy(row: LockRow) -> tuple[str, ...]:
@@ -577,7 +577,7 @@ def tidy(row: LockRow) -> tuple[str, ...]:
     before = seen(row)
     for _ in waiting(row, row.queue()):
         continue
-    return concluded(row, before, "")
+    return grant_and_notify(row, before, "")
 
 
 # --- what is done to holds ------------------------------------------------------------------------
@@ -594,7 +594,7 @@ def convert(row: LockRow, request: Convert) -> Converted:
             row.put(hold._replace(mode="upgrading", step=request.step))
         elif STRENGTH[mode] <= STRENGTH[hold.mode]:
             row.put(hold._replace(mode=mode, step=request.step))
-    notified = concluded(row, before, claim_id)
+    notified = grant_and_notify(row, before, claim_id)
     hold, retry_after = find(row, claim_id), NEVER
     if hold is not None and hold.mode == "upgrading":
         others = [other for other in row.holds() if other.id != claim_id]
@@ -621,7 +621,7 @@ def break_lock(row: LockRow, request: BreakLock) -> Broken:
     for hold in broken:
         row.remove(hold.id)
     found = broken or holds
-    notified = concluded(row, before, "")
+    notified = grant_and_notify(row, before, "")
     return Broken(found[0] if found else None, bool(broken), notified)
 
 
@@ -633,14 +633,14 @@ def resize(row: LockRow, request: Resize) -> Resized:
     expire(row)
     used = in_use(row)
     if used is not None and used.mode != "permits":
-        return Resized(None, concluded(row, before, ""))
+        return Resized(None, grant_and_notify(row, before, ""))
     # Before anything is granted: a claim that fits only the number so far stays where it is.
     row.limit = request.limit
     for claim in row.queue():
         if claim.permits > row.limit:
             row.quit(claim.id)
             row.notify(claim.id, claim.client)
-    return Resized(row.limit, concluded(row, before, ""))
+    return Resized(row.limit, grant_and_notify(row, before, ""))
 
 
 # --- inspection -----------------------------------------------------------------------------------

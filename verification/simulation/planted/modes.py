@@ -33,7 +33,7 @@ def downgrade_does_not_promote(patch: pytest.MonkeyPatch) -> None:
     def convert(row: rules.LockRow, request: Convert) -> Converted:
         with patch.context() as inner:
             if request.mode != "exclusive":
-                inner.setattr(rules, "concluded", lambda row, before, asker: ())
+                inner.setattr(rules, "grant_and_notify", lambda row, before, asker: ())
             return real(row, request)
 
     patch.setattr(rules, "convert", convert)
@@ -231,7 +231,7 @@ def release_does_not_promote(patch: pytest.MonkeyPatch) -> None:
 
     def release(row: rules.LockRow, request: Release) -> Released:
         with patch.context() as inner:
-            inner.setattr(rules, "concluded", lambda row, before, asker: ())
+            inner.setattr(rules, "grant_and_notify", lambda row, before, asker: ())
             return real(row, request)
 
     patch.setattr(rules, "release", release)
@@ -287,7 +287,7 @@ def resize_leaves_large_claims(patch: pytest.MonkeyPatch) -> None:
     def resize(row: rules.LockRow, request: Resize) -> Resized:
         before = rules.seen(row)
         row.limit = request.limit
-        return Resized(row.limit, rules.concluded(row, before, ""))
+        return Resized(row.limit, rules.grant_and_notify(row, before, ""))
 
     patch.setattr(rules, "resize", resize)
 
