@@ -337,7 +337,7 @@ def test_votes_that_come_after_a_lost_try_are_given_back(world: World) -> None:
         client.acquire(wait=False)
     late, runner.late = runner.late, None
     client.run(late[0])
-    assert {master for master, _ in client.locks.undone[client.claim().id]} == {0, 1}
+    assert {master for master, _ in client.locks.given_back[client.claim().id]} == {0, 1}
     client.locks.forget(client.claim())  # nothing is known of the try any more
     client.run(late[1])
     assert isinstance(Client(world, 2).acquire(wait=False), Grant)

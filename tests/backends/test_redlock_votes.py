@@ -171,7 +171,7 @@ def test_no_state_is_kept_of_a_try() -> None:
     }
     masters.run(masters.locks.acquire(CLAIM, wait=False, until=SOON))
     masters.locks.forget(CLAIM)
-    known = (masters.locks.latest, masters.locks.undone, masters.locks.uncertain)
+    known = (masters.locks.latest, masters.locks.given_back, masters.locks.uncertain)
     assert not any(known)
 
 

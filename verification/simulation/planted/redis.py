@@ -264,7 +264,7 @@ def released_grant_accepted(patch: pytest.MonkeyPatch) -> None:
 
     def careless(self: ScriptedLock, *arguments: Any) -> None:
         make(self, *arguments)
-        self.undone = Forgetting()
+        self.given_back = Forgetting()
 
     def replicated(self: RedisStory) -> Any:
         model = make_model(self)

@@ -97,7 +97,7 @@ class ScriptedLock:
         self.listener = shared.listener
         self.index = ActiveIndex(shared, HASH if form == HASH else "string", self._state)
         # The tokens of grants that were given back, of claims that are still in use.
-        self.undone: dict[str, set[bytes]] = {}
+        self.given_back: dict[str, set[bytes]] = {}
         self.packed = PackedCommands(
             self.prefix,
             self.topology,
@@ -253,11 +253,11 @@ class ScriptedLock:
         reply, copies = await self._run_acquire(claim, wait, until, (confirm,))
         if reply[0] != 1:
             return reply
-        undone = self.undone.setdefault(claim.id, set())
-        if isinstance(copies, int) and copies >= self.replicas and reply[1] not in undone:
+        given_back = self.given_back.setdefault(claim.id, set())
+        if isinstance(copies, int) and copies >= self.replicas and reply[1] not in given_back:
             return reply
         # Never a grant again: the request that gives it back may arrive late (hazard D2).
-        undone.add(reply[1])
+        given_back.add(reply[1])
         await self._give_back(claim, until, token=reply[1])
         raise NotApplied(
             f"{claim.name!r} was granted and given back: {copies} of {self.replicas} "
@@ -586,9 +586,9 @@ class ScriptedLock:
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
-        if not (self.queue.tickets or self.listener.waiting or self.undone):
+        if not (self.queue.tickets or self.listener.waiting or self.given_back):
             return
-        self.undone.pop(claim.id, None)
+        self.given_back.pop(claim.id, None)
         gave_up = self.queue.leave(claim.id)
         self.listener.forget(claim.id, gave_up=gave_up)
 

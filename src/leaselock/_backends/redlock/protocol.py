@@ -92,7 +92,8 @@ class Redlock(Backend):
         self.all = Masters(self.masters, self.now)
         self.blocked_since: dict[int, float] = {}
         self.latest: dict[str, Votes] = {}
-        self.undone: dict[str, set[tuple[int, int]]] = {}
+        # The votes, as master and token, that were given back, of claims that are still in use.
+        self.given_back: dict[str, set[tuple[int, int]]] = {}
         self.waiting_at: dict[str, int] = {}
         self.queued_at: dict[str, int] = {}
         self.uncertain: set[str] = set()
@@ -167,7 +168,7 @@ class Redlock(Backend):
             return
         if isinstance(answer, Grant):
             if claim.id in self.latest:
-                self.undone.setdefault(claim.id, set()).add((master, answer.token))
+                self.given_back.setdefault(claim.id, set()).add((master, answer.token))
             self.pending_releases.add(master, claim, answer.token)
             await self.pending_releases.send(master)
         elif answer is None and votes.final:
@@ -175,8 +176,8 @@ class Redlock(Backend):
             await self.pending_releases.start()
 
     def _granted(self, votes: Votes, claim: Claim) -> dict[int, int]:
-        undone = self.undone.get(claim.id, ())
-        return {i: token for i, token in votes.granted().items() if (i, token) not in undone}
+        given_back = self.given_back.get(claim.id, ())
+        return {i: token for i, token in votes.granted().items() if (i, token) not in given_back}
 
     def _won(self, votes: Votes, granted: Mapping[int, int], queue_master: int) -> bool:
         if len(granted) < votes.quorum:
@@ -200,7 +201,7 @@ class Redlock(Backend):
         """Give votes back; returns the masters that did not confirm it."""
         if not granted:
             return set()
-        self.undone.setdefault(claim.id, set()).update(granted.items())
+        self.given_back.setdefault(claim.id, set()).update(granted.items())
         undos = {i: ReleaseGrant(claim, token) for i, token in granted.items()}
         said = await self.all.poll(undos, min(until, self.now() + TIMEOUT), lambda v: False)
         return undos.keys() - said.answers.keys()
@@ -241,8 +242,8 @@ class Redlock(Backend):
 
     def _valid_answers(self, votes: Votes, claim: Claim) -> list[Any]:
         """The answers of masters whose vote is not being given back."""
-        undone, latest = self.undone.get(claim.id, ()), self.latest.get(claim.id)
-        return valid_answers(votes, undone, self._granted(latest, claim) if latest else ())
+        given_back, latest = self.given_back.get(claim.id, ()), self.latest.get(claim.id)
+        return valid_answers(votes, given_back, self._granted(latest, claim) if latest else ())
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release on all masters; repeat it later on those that did not answer."""
@@ -260,7 +261,7 @@ class Redlock(Backend):
 
     def _done_with(self, claim: Claim) -> None:
         self.latest.pop(claim.id, None)
-        self.undone.pop(claim.id, None)
+        self.given_back.pop(claim.id, None)
         self.uncertain.discard(claim.id)
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:

@@ -162,14 +162,14 @@ def held_on(votes: Votes) -> int:
 
 
 def valid_answers(
-    votes: Votes, undone: Collection[tuple[int, int]], voted: Collection[int]
+    votes: Votes, given_back: Collection[tuple[int, int]], voted: Collection[int]
 ) -> list[Any]:
     """The answers of masters whose vote was not given back, or that *voted* anew since then.
 
     The request that gives a vote back may arrive late, and end a vote that was counted.
     """
-    given_back = {master for master, _ in undone}.difference(voted)
-    return [answer for master, answer in votes.answers.items() if master not in given_back]
+    masters = {master for master, _ in given_back}.difference(voted)
+    return [answer for master, answer in votes.answers.items() if master not in masters]
 
 
 def changed_on(answers: Sequence[Any]) -> int:
