@@ -10,6 +10,7 @@ from tests.core.test_modes import acquired, modes_in_store, written_and_read
 from tests.core.test_service import Refusing, Scene, mutex_of
 from verification.simulation.world import Interrupted, Machine, Run, World
 
+from leaselock._core import timing
 from leaselock._core.backend import Grant, Renew
 from leaselock._core.background import Background
 from leaselock._core.client_core import ClientCore
@@ -115,6 +116,46 @@ def test_renewals_that_stay_unknown_are_repeated_after_growing_pauses() -> None:
     scene.do(machine, whole(), 35.0)
     # 20 s are left after the first renewal, and the longest pauses are of some seconds.
     assert 5 < len(tried) < 100
+
+
+@pytest.mark.parametrize("events", [False, True])
+@pytest.mark.parametrize("lease", [0.3, 3.0, 30.0])
+def test_refused_renewals_are_few_until_the_end_of_the_lease(events: bool, lease: float) -> None:
+    """Not one after another: neither shortly before the end, nor woken by the report of a failure,
+    by another hold or by a pending release. The notice of the loss is on time all the same.
+    """
+    scene = Scene()
+    machine, service = scene.client()
+    registry = service.contexts[None].registry
+    backend: Any = registry.backend
+    tries: list[float] = []
+    lost: list[float] = []
+    if events:
+        service.listen(lambda event: None, rare=True)
+
+    async def refused(claims: list[Claim], until: float) -> object:
+        tries.append(machine.now())
+        await Sleep(machine.now() + 0.0005)
+        raise NotApplied("connection refused")
+
+    async def release(claim: Claim, *, tombstone: bool, until: float) -> bool:
+        raise NotApplied("connection refused")
+
+    async def whole() -> None:
+        others = [await mutex_of(service, name, lease=lease).acquire(None) for name in "bcde"]
+        handle = await mutex_of(service, lease=lease).acquire(None)
+        handle.on_lost(lambda lease: lost.append(machine.now()), handle, lambda lost: lost)
+        backend.renew, backend.release = refused, release
+        registry.release_later(others.pop().hold.claim._replace(id="pending"))
+        await Sleep(handle.hold.valid_until + 0.1)
+        assert lost == [pytest.approx(handle.hold.valid_until, abs=0.001)]
+        assert all(each.lost() for each in others)
+        # One of the last tries is near the end: until then the store may be back.
+        assert handle.hold.valid_until - tries[-1] < 0.05
+
+    scene.do(machine, whole(), lease + 1.0)
+    assert 5 < len(tries) < 70, [round(after - before, 4) for before, after in pairwise(tries)]
+    assert min(after - before for before, after in pairwise(tries)) >= timing.RENEWAL_PAUSE
 
 
 def test_a_silent_store_does_not_delay_the_report_of_a_loss() -> None:

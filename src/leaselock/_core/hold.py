@@ -118,6 +118,8 @@ class Hold:
     """The number of the conversion that they wait for."""
     next_check = FOREVER
     """When the renewer must look at the lease."""
+    retrying = False
+    """Its last renewal failed: the next one is sent at `next_check`, not earlier with others."""
     uncertain = False
     """A request of its acquisition was not answered, so its release leaves a tombstone."""
     provisional = False

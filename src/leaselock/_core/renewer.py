@@ -93,7 +93,10 @@ class Renewer:
     def _is_due(self, hold: Hold, now: float) -> bool:
         if hold.valid_until >= hold.max_valid_until or not hold.is_valid(now):
             return False
-        early = validity.renew_early(self.registry.backend.capabilities, hold.claim.lease)
+        # A renewal that failed waits for its pause: the renewer is woken for other reasons, too.
+        early = 0.0
+        if not hold.retrying:
+            early = validity.renew_early(self.registry.backend.capabilities, hold.claim.lease)
         return hold.next_check <= now + early
 
     async def _renew_batch(self, holds: list[Hold]) -> None:
@@ -136,13 +139,20 @@ class Renewer:
             registry.changed.set()
 
     def _try_again(self, holds: list[Hold]) -> None:
+        """Repeat the renewal after a pause, as one request. Towards the end of a lease the pauses
+        shrink with the time that is left, so that a store that returns is asked in time.
+        """
         self.failures += 1
         env = self.registry.env
+        now = env.now()
+        left = min(hold.valid_until for hold in holds) - now
+        pause = timing.pause(self.failures, env.random())
+        pause = max(min(pause, left / validity.RENEWALS_PER_LEASE), timing.RENEWAL_PAUSE)
         for hold in holds:
             # A hold that was extended to the end of its fixed lease meanwhile is not renewed again.
-            again = env.now() + timing.pause(self.failures, env.random())
             final = hold.valid_until >= hold.max_valid_until
-            hold.next_check = hold.valid_until if final else min(hold.valid_until, again)
+            hold.next_check = hold.valid_until if final else min(hold.valid_until, now + pause)
+            hold.retrying = True
 
     def _wanted(self, hold: Hold, sent_at: float) -> Claim:
         """The claim to renew: of a fixed lease, and near the end of *max_hold*, what is left."""
@@ -154,6 +164,7 @@ class Renewer:
 
     def _renewed(self, hold: Hold, sent_at: float, lease: float) -> None:
         hold.confirmed(validity.valid_until(self.registry.backend.capabilities, sent_at, lease))
+        hold.retrying = False
         self.registry.schedule(hold, sent_at)
 
     def _taken(self, hold: Hold) -> None:

@@ -23,6 +23,8 @@ RELEASE_GRACE = 5.0
 """For how long after the end of its lease a claim is still worth a release."""
 FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 1.0
+RENEWAL_PAUSE = 0.01
+"""The shortest time from a failed renewal to the next try."""
 SHORTEST_TRY = 0.05
 FROZEN = 0.25
 """A try that ends so much after its limit shows that this process was frozen meanwhile."""
