@@ -168,6 +168,46 @@ def in_sql(server: Postgres | MariaDB) -> list[Damage]:
     ]
 
 
+def in_sessions(server: Postgres | MariaDB) -> list[Damage]:
+    """The damages of a lock by protocol "row" or "advisory": the row of the session that holds it,
+    or waits for it. The server itself has the lock, so an acquire need not read that row.
+    """
+    from testkit.servers.mariadb import MariaDB
+
+    def put(column: str, *values: str, waiter: bool = False) -> Callable[[str, Random], object]:
+        def act(name: str, random: Random) -> None:
+            of = f"name = '{name}' AND token IS {'' if waiter else 'NOT '}NULL"
+            change = f"{column} = {random.choice(values)}"
+            if isinstance(server, MariaDB):
+                server.do(f"UPDATE locks.leaselock_session SET {change} WHERE {of}")
+            else:
+                server.query(f"UPDATE leaselock_session SET {change} WHERE {of}")
+
+        return act
+
+    short = ["'zzz'", "''", "'\N{SNOWMAN}'"]
+    if isinstance(server, MariaDB):
+        short.append("X'FF00FE'")
+    huge = ["9223372036854775807", "9223372036854000000", "-1", "-9223372036854775807"]
+    metadata = ["'junk'", "'[1]'", "'{}'", "''", *short[3:]]
+    kinds = ("held", "waited", "readers")
+    return [
+        *(
+            Damage(f"{column} of {who}", of, put(column, *values, waiter=waiter), sees=sees)
+            for who, of, waiter in (("a holder", kinds, False), ("a waiter", ("waited",), True))
+            for column, values, sees in (
+                ("mode", short, False),
+                ("since", huge, False),
+                ("client", short[2:], False),
+                ("id", short[2:], False),
+                ("metadata", metadata, False),
+            )
+        ),
+        Damage("token", kinds, put("token", *huge), sees=False),
+        Damage("protocol", kinds, put("protocol", *short), sees=False),
+    ]
+
+
 def in_sqlite(path: str) -> list[Damage]:
     """The damages of a lock in a file, where a column has values of any type."""
 

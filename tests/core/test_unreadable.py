@@ -183,3 +183,10 @@ def test_the_row_of_a_session_without_a_value_is_unreadable(position: int) -> No
     assert is_readable(tuple(row))
     row[position] = None
     assert is_readable(tuple(row)) is (position in (3, 4))
+
+
+@pytest.mark.parametrize(("position", "value"), [(1, "d:1"), (1, "c"), (2, ""), (2, "\N{SNOWMAN}")])
+def test_the_row_of_a_session_has_the_id_of_its_client(position: int, value: str) -> None:
+    row: list[Any] = ["a", "c:1", "c", 5, 17, "{}", 1_700_000_000_000_000, "exclusive"]
+    row[position] = value
+    assert not is_readable(tuple(row))

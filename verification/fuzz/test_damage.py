@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from testkit.damage import ALL, Damage, in_redis, in_sql, in_sqlite, in_zookeeper
+from testkit.damage import (
+    ALL,
+    JUNK,
+    Damage,
+    in_redis,
+    in_sessions,
+    in_sql,
+    in_sqlite,
+    in_zookeeper,
+)
 from testkit.servers.databases import emptied
 from testkit.servers.redis import Redis
 from tests.views import (
@@ -31,6 +41,20 @@ if TYPE_CHECKING:
 LOCKS = 20
 SEEDS = range(3)
 ROOT = "/damaged"
+# What stands in a field of JSON.
+VALUES: Sequence[object] = (
+    None,
+    -1,
+    0,
+    10**400,
+    1e300,
+    float("nan"),
+    True,
+    "x" * 5000,
+    [],
+    {"a": []},
+    "\N{SNOWMAN}",
+)
 
 
 def damage(url: str, damages: Sequence[Damage], seed: int, kinds: Sequence[str] = ALL) -> None:
@@ -95,6 +119,19 @@ def test_in_mariadb(seed: int, mariadb: Any) -> None:
     damage(emptied(mariadb), in_sql(mariadb), seed)
 
 
+@pytest.mark.parametrize(("seed", "protocol"), [(0, "row"), (1, "advisory")])
+def test_of_sessions_in_postgres(seed: int, protocol: str, postgres: Any) -> None:
+    url = f"{emptied(postgres)}?protocol={protocol}"
+    damage(url, in_sessions(postgres), seed, ("held", "waited", "readers"))
+
+
+@pytest.mark.parametrize(("seed", "protocol"), [(0, "row"), (1, "advisory")])
+def test_of_sessions_in_mariadb(seed: int, protocol: str, mariadb: Any) -> None:
+    url = f"{emptied(mariadb)}?protocol={protocol}"
+    kinds = ("held", "waited", "readers") if protocol == "row" else ("held", "waited")
+    damage(url, in_sessions(mariadb), seed, kinds)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_zookeeper(seed: int, ensemble: Any) -> None:
     client = KazooClient(ensemble.hosts)
@@ -106,3 +143,45 @@ def test_in_zookeeper(seed: int, ensemble: Any) -> None:
     finally:
         client.stop()
         client.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_data_of_nodes_in_zookeeper(seed: int, ensemble: Any) -> None:
+    """Any data is that of another program: the lock is shown, and stays held."""
+    random = Random(seed)
+    kinds = {"a:1": "held", "b:2": "waited", "c:3": "permits", "d:4": "readers"}
+    client = KazooClient(ensemble.hosts)
+    client.start()
+    url = f"zookeeper://{ensemble.hosts}{ROOT}"
+    try:
+        with Locks(url, kinds) as locks, served(lambda: leaselock.AsyncClient(url)) as page:
+            nodes = [
+                f"{ROOT}/{name}/{child}"
+                for name in kinds
+                for child in client.get_children(f"{ROOT}/{name}")
+            ]
+            for path in random.sample(nodes, len(nodes)):
+                data, _ = client.get(path)
+                client.set(path, damaged_json(data, random))
+                found = listed(url)
+                assert found.keys() == kinds.keys()
+                name = path.split("/")[2]
+                check_calls(url, (name,))
+                error = locks.tried(name)
+                assert error is None or name in str(error)
+                check_commands(url, found, (name,))
+                check_page(page, found, (name,))
+        client.delete(ROOT, recursive=True)
+    finally:
+        client.stop()
+        client.close()
+
+
+def damaged_json(data: bytes, random: Random) -> bytes:
+    """The data of a node with another value in some of its fields; or no JSON at all."""
+    if not data or random.random() < 0.2:
+        return random.choice(JUNK).encode()
+    fields = json.loads(data)
+    for field in random.sample(sorted(fields), 2):
+        fields[field] = random.choice(VALUES)
+    return json.dumps(fields).encode()

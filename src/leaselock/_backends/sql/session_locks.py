@@ -36,7 +36,7 @@ from leaselock._core.backend import (
     matching,
 )
 from leaselock._core.effects import Sleep
-from leaselock._core.records import is_count, is_text
+from leaselock._core.records import CLIENTS, is_count, is_text
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -320,14 +320,14 @@ def _hold(row: Row) -> HoldRecord:
 
 
 def _state(name: str, rows: list[Row], held: list[Row]) -> LockState:
-    damaged = next((row for row in rows if not is_readable(row)), None)
+    damaged = [row for row in rows if not is_readable(row)]
     waiting = tuple(
         Claim(name, row[1], row[2], 0.0, row[5], row[6] / 1e6, mode=row[7])
         for row in rows
-        if row[3] is None and is_readable(row)
+        if row[3] is None and row not in damaged
     )
-    holds = tuple(HoldState(_hold(row), None) for row in held if is_readable(row))
-    return LockState(name, holds, waiting, unreadable=_reason(damaged) if damaged else "")
+    holds = tuple(HoldState(_hold(row), None) for row in held if row not in damaged)
+    return LockState(name, holds, waiting, unreadable=_reason(damaged[0]) if damaged else "")
 
 
 def is_readable(row: Row) -> bool:
@@ -336,6 +336,8 @@ def is_readable(row: Row) -> bool:
     texts = all(map(is_text, (name, claim_id, client, metadata)))
     return (
         texts
+        and CLIENTS.fullmatch(client) is not None
+        and claim_id.startswith(f"{client}:")
         and (token is None or is_count(token))
         and is_count(since)
         and mode in COMPATIBLE_MODES
@@ -344,7 +346,8 @@ def is_readable(row: Row) -> bool:
 
 def _reason(row: Row) -> str:
     return (
-        f"a row of {row[0]!r} in the table leaselock_session cannot be read: its token is "
-        f"{row[3]!r}, its start {row[6]!r}, its mode {row[7]!r:.80}. "
+        f"a row of {row[0]!r} in the table leaselock_session cannot be read: its id is "
+        f"{row[1]!r:.80}, its client {row[2]!r:.80}, its token {row[3]!r}, its start {row[6]!r}, "
+        f"its mode {row[7]!r:.80}. "
         f"It ends with the connection {row[4]}"
     )

@@ -121,8 +121,12 @@ ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
 SELECT GET_LOCK(:liveness_key, 0)
 
 -- sessions
-SELECT name, id, client, token, backend, metadata, since, mode FROM leaselock_session
-WHERE protocol = :protocol AND (:name = '' OR name = :name) AND IS_USED_LOCK(liveness_key) = backend
+-- A row of no known protocol may be of this one: it is shown, with a mode that does not exist.
+SELECT name, id, client, token, backend, metadata, since,
+    CASE protocol WHEN :protocol THEN mode ELSE CONCAT('of the protocol ', protocol) END
+FROM leaselock_session
+WHERE (protocol = :protocol OR protocol NOT IN ('row', 'advisory'))
+    AND (:name = '' OR name = :name) AND IS_USED_LOCK(liveness_key) = backend
 ORDER BY name, since
 
 -- holding sessions

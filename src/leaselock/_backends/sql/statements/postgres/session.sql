@@ -123,9 +123,12 @@ ON CONFLICT (session) DO UPDATE SET
 SELECT pg_try_advisory_lock(:liveness_key)
 
 -- sessions
-SELECT s.name, s.id, s.client, s.token, s.backend, s.metadata, s.since, s.mode
+-- A row of no known protocol may be of this one: it is shown, with a mode that does not exist.
+SELECT s.name, s.id, s.client, s.token, s.backend, s.metadata, s.since,
+    CASE s.protocol WHEN :protocol THEN s.mode ELSE 'of the protocol ' || s.protocol END
 FROM leaselock_session s
-WHERE s.protocol = :protocol AND (:name = '' OR s.name = :name)
+WHERE (s.protocol = :protocol OR s.protocol NOT IN ('row', 'advisory'))
+  AND (:name = '' OR s.name = :name)
   AND EXISTS (SELECT 1 FROM pg_locks p
     WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted AND p.pid = s.backend
       AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key)
