@@ -52,7 +52,7 @@ class Answers:
         says: dict[Any, Any] = {b"INFO": self.info, b"CONFIG": self.config, b"TIME": self.time}
         says |= {b"GET": self.marker, b"SCAN": [b"0", []], b"EVALSHA": self.missing, b"EXISTS": 0}
         says |= {b"PING": self.ping, b"HELLO": self.hello, b"CLIENT": self.tracking}
-        says[b"WAIT"] = 0
+        says |= {b"WAIT": 0, b"TYPE": b"none"}
         return [says[command[0]] for command in commands_of(message)]
 
     def backend(self, url: str = GUARDED) -> tuple[Runner, Any]:

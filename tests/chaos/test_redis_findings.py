@@ -8,6 +8,7 @@ configuration has renamed a command.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from testkit.servers.redis import Redis
 from testkit.servers.rights import channels, commands, keys
 
 import leaselock
+from leaselock._backends.redis.keys import index_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,3 +208,43 @@ def test_a_server_without_memory_is_found() -> None:
         server.ask("CONFIG", "SET", "maxmemory", "1")
         level, what = found(server.url, "takes no writes now")
         assert (level, "OOM" in what) == ("fail", True)
+
+
+def test_an_index_of_another_type_is_found_and_stops_nothing() -> None:
+    key = "leaselock:active::it's "
+    with Redis() as server, leaselock.Client(f"{server.url}?prefix=it's%20") as client:
+        assert not [each for each in client.doctor() if "index" in each.what]
+        before = client.lock("before").acquire()
+        server.ask("SET", key, "no index")
+        held = client.lock("held").acquire()
+        for _ in range(200):
+            client.lock("short").acquire().release()
+        client.gc()
+        assert [each.name for each in client.locks()] == ["before", "held"]
+        (finding,) = (each for each in client.doctor() if "index" in each.what)
+        assert finding.level == "fail"
+        assert f"{key!r} holds a string" in finding.what
+        command, _, _ = finding.advice.partition(", ")
+        assert shlex.split(command) == ["redis-cli", "DEL", key]
+        server.ask("DEL", key)
+        client.gc()
+        assert server.ask("ZCARD", key) == 2
+        assert not [each for each in client.doctor() if "index" in each.what]
+        held.release()
+        before.release()
+        assert client.locks() == []
+
+
+def test_an_index_of_another_type_is_found_in_its_slot(cluster: Cluster) -> None:
+    slot = cluster.slot("lock:a")
+    master, key = cluster.owner(slot), index_of(slot, "lock:")
+    master.ask("DEL", key)
+    master.ask("RPUSH", key, "no index")
+    with leaselock.Client(cluster.url.replace("worker:pw@", "")) as client:
+        with client.lock("a"):
+            assert "a" in [each.name for each in client.locks()]
+            found = [each for each in client.doctor() if "index" in each.what]
+            assert [each.level for each in found] == ["fail"]
+            assert f"{key!r} holds a list" in found[0].what
+        master.ask("DEL", key)
+        assert not [each for each in client.doctor() if "index" in each.what]

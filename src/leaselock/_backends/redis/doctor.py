@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import shlex
 import ssl
 import time
 from inspect import signature
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leaselock._backends import library
 from leaselock._backends.redis.capabilities import examine_capabilities, server_of
 from leaselock._backends.redis.counters import counters_on
-from leaselock._backends.redis.keys import RECORD, lock_in, name_of
+from leaselock._backends.redis.keys import RECORD, index_of, lock_in, name_of
 from leaselock._backends.redis.layout_marker import marker_finding, marker_keys
 from leaselock._backends.redis.messages import NotALock, OtherLayout, Unreachable
 from leaselock._backends.redis.pool import KEPT_UNUSED
@@ -43,6 +44,8 @@ SETTINGS = tuple(
 PAGES = 100
 LOCKS = (b"hash", b"string")
 READ = 100
+# How many commands are sent together.
+TOGETHER = 500
 # To look at this number of keys takes a server about a second.
 MANY_KEYS = 1_000_000
 # A client of threads keeps that many connections, and has one more for each thread that waits.
@@ -82,6 +85,7 @@ async def examine(
             layouts = await executor.send(address, [("GET", key) for key in markers], until)
             findings.append(marker_finding(address, layouts))
             findings.append(await _access(address, settings, without_login, until))
+            findings += await _of_index(executor, address, settings.prefix, until)
             try:
                 findings += await _of_keys(executor, address, settings, inspect, until)
             except NotApplied as error:
@@ -152,6 +156,27 @@ def _is_local(address: Address) -> bool:
         return ipaddress.ip_address(address.host).is_loopback
     except ValueError:
         return False
+
+
+async def _of_index(
+    executor: Executor, address: Address, prefix: str, until: float
+) -> list[Finding]:
+    """Whether each index of active locks on this server is one, in a cluster that of each slot."""
+    keys = [index_of(slot, prefix) for slot in executor.topology.slots_of(address)]
+    kinds: list[Any] = []
+    for start in range(0, len(keys), TOGETHER):
+        questions = [("TYPE", key) for key in keys[start : start + TOGETHER]]
+        kinds += await executor.send(address, questions, until)
+    return [
+        Finding(
+            "fail",
+            f"{address}: the key {key!r} holds a {kind.decode('utf-8', 'replace')} in place of the "
+            "index of active locks, a sorted set: each list looks at all keys",
+            f"redis-cli DEL {shlex.quote(key)}, then leaselock gc; and find out who wrote it",
+        )
+        for key, kind in zip(keys, kinds, strict=True)
+        if isinstance(kind, bytes) and kind not in (b"none", b"zset")
+    ]
 
 
 async def _of_keys(
