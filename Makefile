@@ -67,6 +67,7 @@ lint: $(READY) ## ruff: rules and format; the classes for threads
 	$(PY) -m ruff check $(CODE)
 	$(PY) -m ruff format --check $(CODE)
 	$(PY) scripts/generate --check
+	$(PY) scripts/tables --check
 
 types: $(READY) ## mypy, strict
 	$(PY) -m mypy
@@ -78,6 +79,7 @@ format: $(READY) ## let ruff arrange the code
 	$(PY) -m ruff check --fix-only $(CODE)
 	$(PY) -m ruff format $(CODE)
 	$(PY) scripts/generate
+	$(PY) scripts/tables
 
 demo: $(DEMO_READY) ## several processes, one lock, one of them killed: nothing is lost
 	@.demo-venv/bin/python examples/demo.py

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from docutils import nodes
-from docutils.parsers.rst import Directive
-
 from leaselock import __version__
-from leaselock._cli.commands import COMMANDS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -79,29 +72,7 @@ def sidebar(index: str) -> str:
     return "".join(tables)
 
 
-class Commands(Directive):
-    """The help of every command, from its parser."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return a section for each command."""
-        sections: list[nodes.Node] = []
-        for command in COMMANDS:
-            printed = subprocess.run(
-                [sys.executable, "-m", "leaselock", command, "--help"],
-                env=os.environ | {"COLUMNS": "100", "NO_COLOR": "1"},
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
-            section = nodes.section(ids=[command], names=[command])
-            section += nodes.title(text=command)
-            section += nodes.literal_block(printed, printed, language="text")
-            sections.append(section)
-        return sections
-
-
 def setup(app: Sphinx) -> None:
-    """Add the directive and the pages of the root."""
+    """Add the pages of the root."""
     app.connect("config-inited", copy_root_pages)
     app.connect("source-read", link_root_pages)
-    app.add_directive("commands", Commands)

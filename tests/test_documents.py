@@ -8,13 +8,17 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import leaselock
+from leaselock._cli.arguments import parser_of
 from leaselock._cli.commands import COMMANDS
+from leaselock._cli.words import options_of
 
 ROOT = Path(__file__).parents[1]
 # The build of the site copies the pages of the root to docs/project.
@@ -23,6 +27,9 @@ PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {*COPIES.g
 REFERENCE = ROOT / "docs" / "reference"
 TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")
 LONGEST_PAGE = 400
+# A command as a page shows it, up to the end of its own words.
+SHOWN = re.compile(rf"\bleaselock ({'|'.join(COMMANDS)})\b((?:(?! -- )[^`\n#;|&)])*)")
+OPTION = re.compile(r"(?<=\s)--?[a-zA-Z][a-z-]*")
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
 
@@ -70,8 +77,21 @@ def test_interface_page_names_everything() -> None:
     assert names - {"self", "unknown"} <= words_of("python.md")
 
 
-def test_command_line_page_names_every_command() -> None:
-    assert set(COMMANDS) <= words_of("command-line.md")
+def test_tables_of_the_command_line_are_those_of_the_parsers() -> None:
+    command = [sys.executable, ROOT / "scripts" / "tables", "--check"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_commands_in_the_documents_have_the_options_that_are_shown() -> None:
+    shown = [line for page in PAGES for line in SHOWN.findall(page.read_text("utf-8"))]
+    known = {
+        command: {name for word in options_of(parser_of(command)) for name in word.names}
+        for command in COMMANDS
+    }
+    used = {(command, option) for command, words in shown for option in OPTION.findall(words)}
+    assert len(used) > 20
+    assert {pair for pair in used if pair[1] not in known[pair[0]]} == set()
 
 
 def test_index_leads_to_every_page() -> None:

@@ -109,9 +109,9 @@ def add_common_options(parser: Parser) -> None:
     """The options that every command has, also before its name."""
     store = "the store ($LEASELOCK_URL, else embedded)"
     _add(parser, "--url", "|--backend", dest="backend", metavar="URL", help=store)
-    inside = "a file with that URL ($LEASELOCK_URL_FILE)"
+    inside = "a file with that URL (or $LEASELOCK_URL_FILE)"
     _add(parser, "--url-file", metavar="FILE", help=inside)
-    reply = "for each reply of the store (5s)"
+    reply = "limit for each reply of the store (5s)"
     _add(parser, "--op-timeout", metavar="DUR", type=_duration, help=reply)
     _add(parser, "--json", action="store_true", help="answer with one JSON document")
     _add(parser, "-q", "--quiet", action="store_true", help="print errors only")
@@ -186,14 +186,14 @@ def _add_lead(parser: Parser) -> None:
 
 def _add_command_options(parser: Parser) -> None:
     _add(parser, "-c", metavar="STR", dest="shell", help="run STR by $SHELL -c")
-    lost = "term, kill, a SIGNAL, or ignore (term)"
+    lost = "how the command is ended on loss: term, kill, a SIGNAL, or ignore (term)"
     _add(parser, "--on-lost", metavar="ACTION", default="term", help=lost)
-    kill = "from the signal to SIGKILL (5s)"
+    kill = "time from that signal to SIGKILL (5s)"
     _add(parser, "--kill-after", metavar="DUR", type=_duration, default=5.0, help=kill)
-    death = "sent to the command if leaselock is killed, or none (TERM)"
+    death = "signal for the command if leaselock is killed, or none (TERM; Linux)"
     _add(parser, "--pdeathsig", metavar="SIG", default="TERM", help=death)
     _add(parser, "--no-tty", action="store_true", help="do not give the command the terminal")
-    named = "no NAME: made from the command's words"
+    named = "derive NAME from the words of the command"
     _add(parser, "--name-from-command", action="store_true", help=named)
     _add(parser, "words", nargs=argparse.REMAINDER, metavar="NAME [--] COMMAND...")
 
@@ -207,7 +207,7 @@ def _add_token(parser: Parser) -> None:
     _add_name(parser)
     printed = "the one that acquire printed, or that ls shows"
     _add(parser, "given", nargs="?", metavar="TOKEN", type=_token, help=printed)
-    same = "the same, as an option"
+    same = "TOKEN, as an option"
     _add(parser, "--token", "|--fence", metavar="TOKEN", type=_token, help=same)
 
 
@@ -249,7 +249,7 @@ def _add_watch(parser: Parser) -> None:
 
 def _add_wait(parser: Parser) -> None:
     _add_wait_options(parser, nonblock=False)
-    _add(parser, "--until", choices=("free", "held"), default="free", help="(free)")
+    _add(parser, "--until", choices=("free", "held"), default="free", help="until it is so (free)")
     _add_name(parser)
 
 
@@ -300,7 +300,7 @@ def _add_completion(parser: Parser) -> None:
 def _add_help(parser: Parser) -> None:
     topic = "a command, or exit-codes"
     _add(parser, "topic", nargs="?", metavar="TOPIC", help=topic)
-    _add(parser, "--man", action="store_true", help="print the manual page, for man -l")
+    _add(parser, "--man", action="store_true", help="print the manual page, as man(1) reads it")
 
 
 def _add_nothing(parser: Parser) -> None:

@@ -54,9 +54,9 @@ exit codes:
     1  no: nothing listed (ls --exit-code), not broken, or a fault found (doctor)
    64  wrong usage                    76  the lease was lost while the command ran
    69  the store cannot be reached    77  permission denied
-   70  an error inside leaselock       78  wrong URL or configuration
-   75  busy (-E sets another)         79  not held, or by another token
-   74  the output could not be written
+   70  an error inside leaselock      78  wrong URL or configuration
+   74  the output is not written      79  not held, or by another token
+   75  busy (-E sets another)
   124  the command ran for longer than --max-hold, and was ended
   126  the command cannot be executed, 127 it is not found
   128+N  signal N came while waiting: 130 interrupted, 143 terminated
