@@ -29,6 +29,9 @@ html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
+# `Lock.acquire` in a docstring is a link.
+default_role = "py:obj"
+python_maximum_signature_line_length = 80
 # Names of private types, which the signatures of public functions mention.
 nitpicky = False
 
@@ -72,7 +75,21 @@ def sidebar(index: str) -> str:
     return "".join(tables)
 
 
+def shown_signature(
+    _app: Sphinx,
+    _kind: str,
+    _name: str,
+    _what: object,
+    _options: object,
+    text: str | None,
+    returned: str,
+) -> tuple[str, str] | None:
+    """Return a signature without the argument that refuses those of other libraries."""
+    return (re.sub(r", \*\*unknown: [\w.~]+", "", text), returned) if text else None
+
+
 def setup(app: Sphinx) -> None:
     """Add the pages of the root."""
     app.connect("config-inited", copy_root_pages)
+    app.connect("autodoc-process-signature", shown_signature)
     app.connect("source-read", link_root_pages)

@@ -43,17 +43,17 @@ R = TypeVar("R")
 class AsyncClient:
     """A client of a lock store, for tasks.
 
-    *store* is a URL such as ``redis://localhost:6379/0`` or ``sqlite:///``; or a client of
-    redis-py, valkey-py, kazoo, SQLAlchemy or boto3, whose settings are read; or a list of Redis
-    servers, for Redlock. The default is ``$LEASELOCK_URL``, or the URL in the file
-    ``$LEASELOCK_URL_FILE``, else an embedded SQLite file. *protocol* is the default of `lock`, and
-    the one of `locks`, `break_lock` and `adopt`. *prefix* begins the keys of locks in Redis
-    (default: the one in the URL, else ``lock:``). *label* is a short text shown to users who
-    inspect what this client holds; with *label_from* "caller", labels also say which module,
-    function and line of the program asked for the lock. *op_timeout* limits the time for one answer
-    of the store, in seconds. *local_handoffs* is the default of `lock`. An acquire that waits
-    longer than *deadlock_timeout* seconds looks for a deadlock, and raises DeadlockDetected in its
-    youngest member; None does not look.
+    *store* is a URL such as ``redis://localhost:6379/0`` or ``sqlite:///``; or the path of a file;
+    or a client of redis-py, valkey-py, kazoo, SQLAlchemy or boto3, whose settings are read and
+    which is not used; or a list of Redis servers, for Redlock. The default is ``$LEASELOCK_URL``,
+    or the URL in the file ``$LEASELOCK_URL_FILE``, else an embedded SQLite file. *protocol* is the
+    default of `lock`, and the one of `locks`, `break_lock` and `adopt`. *prefix* begins the keys of
+    locks in Redis (default: the one in the URL, else ``lock:``). *label* is a short text shown to
+    users who inspect what this client holds; with *label_from* "caller", labels also say which
+    module, function and line of the program asked for the lock. *op_timeout* limits the time for
+    one answer of the store, in seconds. *local_handoffs* is the default of `lock`. An acquire that
+    waits longer than *deadlock_timeout* seconds looks for a deadlock, and raises DeadlockDetected
+    in its youngest member; None does not look.
 
     The constructor does not connect. Use the client as a context manager, or call `close`. Raises
     ValueError or TypeError if *store* names no store, ImportError if its client library is missing.
@@ -1083,7 +1083,7 @@ class AsyncLease:
 
     @property
     def contended(self) -> bool:
-        """Whether other threads, tasks or clients wait for the lock, as far as this client knows.
+        """Whether others wait for the lock, in this client or elsewhere, as far as it knows.
 
         From the first use on the client follows the queue, until the lease ends: where the store
         notifies it when the first waiter arrives, otherwise as often as the lease is renewed. So it
