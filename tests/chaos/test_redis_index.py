@@ -9,6 +9,7 @@ from testkit.servers.process import HOST
 from testkit.servers.redis import Redis
 
 import leaselock
+from leaselock._backends.redis.keys import index_of
 
 if TYPE_CHECKING:
     from testkit.servers.cluster import Cluster
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 FOREIGN = 20_000
 FILL = "for i = 1, ARGV[1] do redis.call('SET', 'session:' .. i, '') end"
 LOCKS = 20
+IDLE = 500_000
+INDEX = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, 'lock:idle:' .. i) end"
+PAIRS = 1000
 
 
 def calls(server: Redis) -> dict[str, int]:
@@ -48,6 +52,38 @@ def test_a_list_does_not_depend_on_the_other_keys(server: Redis) -> None:
         for lease in leases:
             lease.release()
     server.ask("FLUSHALL")
+
+
+@pytest.mark.heavy
+def test_a_list_and_a_pair_beside_many_names_in_the_index() -> None:
+    """As after a minute in which thousands of names a second were locked once."""
+    with (
+        Redis() as server,
+        leaselock.Client(server.url) as holder,
+        leaselock.Client(server.url, op_timeout=300) as client,
+    ):
+        names = [f"order:{number:02}" for number in range(LOCKS)]
+        leases = [holder.lock(name, lease=3600, renew=False).acquire() for name in names]
+        holder.lock("pair").acquire().release()
+        server.ask("EVAL", INDEX, 1, index_of(None, "lock:"), IDLE)
+        server.ask("CONFIG", "RESETSTAT")
+        for _ in range(PAIRS):
+            holder.lock("pair").acquire().release()
+        # As beside none: by the scripts that grant. The trimming of a few releases is the rest.
+        assert calls(server)["zadd"] == PAIRS
+        assert calls(server)["evalsha"] < 2.1 * PAIRS
+        server.ask("CONFIG", "RESETSTAT")
+        assert [lock.name for lock in client.locks()] == names
+        found = calls(server)
+        # Beside those of scripts, one for each page of names, and one for each 100 of them.
+        assert found["zrange"] < LOCKS + IDLE / 5000 + 5
+        assert "scan" not in found
+        assert client.gc() > IDLE / 2
+        server.ask("CONFIG", "RESETSTAT")
+        assert [lock.name for lock in client.locks()] == names
+        assert calls(server)["exists"] <= LOCKS + 1
+        for lease in leases:
+            lease.release()
 
 
 def test_a_user_who_may_only_read_lists_the_locks() -> None:

@@ -9,7 +9,8 @@ found by a walk over all keys: at once, or a part of it each time that a client 
 from __future__ import annotations
 
 from binascii import crc_hqx
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends.redis import keys as names
@@ -20,7 +21,7 @@ from leaselock._core.backend import matching
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from leaselock._backends.redis.messages import Address, Command
     from leaselock._backends.redis.shared_state import SharedState
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # How many commands are sent together, and how many locks one script looks at.
 TOGETHER = 500
+# Of more names than that, one command asks whether any of that many has a key.
+ASKED_AT_ONCE = 100
 # Every 64th release looks at up to 128 members that are older than 60 s.
 TRIM_EVERY, TRIM_SIZE, TRIM_AGE = 64, 128, 60.0
 # How many names a listing reads at once: to send more takes a server too long.
@@ -85,7 +88,6 @@ class ActiveIndex:
     ) -> None:
         self.executor = shared.executor
         self.topology = shared.topology
-        self.keys_of = shared.keys_of
         self.of = shared.index_of
         self.prefix = shared.settings.prefix
         self.kind = kind
@@ -123,7 +125,7 @@ class ActiveIndex:
         states: list[LockState] = []
         missing: list[str] = []
         for name in sorted(used | others):
-            with suppress(NotALock):
+            with suppress(NotALock), explained(found):
                 state = await self.state_of(name, until)
                 if state.in_use:
                     states.append(state)
@@ -132,7 +134,8 @@ class ActiveIndex:
         until = min(until, self.now() + REPAIR_WITHIN)
         with suppress(NotApplied, OutcomeUnknown, Unreachable):
             # What cannot be repaired now, or by this user, is found again.
-            await self._forget(found.idle, until, most=MOST_REPAIRED)
+            idle = islice(found.idle, MOST_REPAIRED * TOGETHER)
+            await self._forget(idle, until, most=MOST_REPAIRED)
             for slot, members in found.foreign[:MOST_REPAIRED]:
                 await self._remove(slot, members, until)
             await self._add(missing, until)
@@ -151,17 +154,8 @@ class ActiveIndex:
         for address, slots in [(each, self.topology.slots_of(each)) for each in masters]:
             position = dict.fromkeys(slots, 0)
             while position:
-                try:
+                with explained(found):
                     position = await self._indexed_on(address, position, pattern, found, until)
-                except (NotApplied, OutcomeUnknown, Unreachable) as error:
-                    if len(found.idle) < PAGE:
-                        raise
-                    raise type(error)(
-                        f"{error}: the index of active names was not read to its end, and has "
-                        f"more than {len(found.idle)} names of idle locks: `leaselock gc` removes "
-                        "them",
-                        *([error.reason] if isinstance(error, StoreError) else ()),
-                    ) from error
         return found
 
     async def _indexed_on(
@@ -183,12 +177,12 @@ class ActiveIndex:
             for slot, first in position.items()
         ]
         pages = await self._ask(address, reads, until)
-        used, idle = await self._looked_at(address, pages, pattern, until)
+        named, foreign = self._read(pages)
+        listed = [matching(page, pattern) for page in named]
+        used, idle = await self._looked_at(address, listed, until)
         found.used.update(used)
         found.idle.update(idle)
-        for slot, page in zip(position, pages, strict=True):
-            if foreign := self._foreign(page):
-                found.foreign.append((slot, foreign))
+        found.foreign.extend(each for each in zip(position, foreign, strict=True) if each[1])
         return {
             slot: first + len(page)
             for (slot, first), page in zip(position.items(), pages, strict=True)
@@ -196,22 +190,48 @@ class ActiveIndex:
         }
 
     async def _looked_at(
-        self, address: Address, pages: Iterable[list[bytes]], pattern: str, until: float
+        self, address: Address, listed: Sequence[Sequence[str]], until: float
     ) -> tuple[set[str], set[str]]:
-        """The names of these members that match: those whose lock has keys, and the others."""
-        listed = sorted(self._named([_text(each) for page in pages for each in page], pattern))
-        looks: list[Command] = [("EXISTS", *self._keys(name)) for name in listed]
+        """The names of these pages whose lock has keys, and the others."""
+        alone = [name for page in listed for name in page]
+        used: set[str] = set()
+        idle: set[str] = set()
+        if len(alone) > ASKED_AT_ONCE:
+            # Those of one page are in one slot.
+            groups = [
+                page[start : start + ASKED_AT_ONCE]
+                for page in listed
+                for start in range(0, len(page), ASKED_AT_ONCE)
+            ]
+            looks: list[Command] = [("EXISTS", *self._all_keys(group)) for group in groups]
+            counts = await self._ask(address, looks, until)
+            alone = []
+            for group, count in zip(groups, counts, strict=True):
+                (alone.extend if count else idle.update)(group)
+        looks = [("EXISTS", *self._keys(name)) for name in alone]
         counts = await self._ask(address, looks, until)
-        used = {name for name, count in zip(listed, counts, strict=True) if count}
-        return used, {*listed} - used
+        for name, count in zip(alone, counts, strict=True):
+            (used if count else idle).add(name)
+        return used, idle
 
-    def _foreign(self, members: Iterable[bytes]) -> list[bytes]:
-        """The members that are no keys of locks: another program has added them."""
-        return [member for member in members if not self._is_lock(member)]
-
-    def _is_lock(self, member: bytes) -> bool:
-        name = names.name_of(_text(member), self.prefix)
-        return name is not None and name != "" and self.keys_of(name).lock.encode() == member
+    def _read(self, pages: Iterable[Sequence[bytes]]) -> tuple[list[list[str]], list[list[bytes]]]:
+        """The names of the locks with these keys, for each page; and the members that are no keys
+        of locks: another program has added them.
+        """
+        named: list[list[str]] = []
+        foreign: list[list[bytes]] = []
+        for page in pages:
+            names_of_page: list[str] = []
+            others: list[bytes] = []
+            for member in page:
+                name = names.name_of(_text(member), self.prefix)
+                if name and self._key(name).encode() == member:
+                    names_of_page.append(name)
+                else:
+                    others.append(member)
+            named.append(names_of_page)
+            foreign.append(others)
+        return named, foreign
 
     async def _remove(self, slot: int | None, members: Sequence[bytes], until: float) -> None:
         index = names.index_of(slot, self.prefix)
@@ -232,10 +252,17 @@ class ActiveIndex:
                 replies.append(reply)
         return replies
 
+    def _key(self, name: str) -> str:
+        """The key of the lock, which is the member of the index."""
+        return names.key_of(name, self.prefix, self.topology.divided)
+
     def _keys(self, name: str) -> tuple[str, str, str]:
         """The keys of which one exists while the lock is held or waited for."""
-        keys = self.keys_of(name)
-        return keys.lock, keys.queue, keys.handoff
+        lock = self._key(name)
+        return lock, names.our("queue", lock), names.our("handoff", lock)
+
+    def _all_keys(self, listed: Iterable[str]) -> list[str]:
+        return [key for name in listed for key in self._keys(name)]
 
     # --- the locks of other programs ------------------------------------------------------------
 
@@ -276,26 +303,28 @@ class ActiveIndex:
 
     async def _add(self, missing: Iterable[str], until: float) -> None:
         for name in missing:
-            lock = self.keys_of(name).lock
+            lock = self._key(name)
             command = ("ZADD", self.of(lock), "NX", 0, lock)
             await self.executor.ask(lock, (command,), until)
 
     async def _forget(self, idle: Iterable[str], until: float, most: int | None = None) -> int:
         """Remove names whose locks are idle, with at most *most* scripts; return how many."""
-        indexes: dict[str, list[str]] = {}
-        for name in idle:
-            indexes.setdefault(self.of(self.keys_of(name).lock), []).append(name)
-        parts = [
-            (index, found[start : start + TOGETHER])
-            for index, found in indexes.items()
-            for start in range(0, len(found), TOGETHER)
-        ]
         forgotten = 0
-        for index, part in parts[:most]:
-            keys = [key for name in part for key in self._keys(name)]
-            command = FORGET_IDLE.command((index, *keys), ())
+        for index, part in islice(self._by_index(idle), most):
+            command = FORGET_IDLE.command((index, *self._all_keys(part)), ())
             forgotten += await self.executor.evaluate(FORGET_IDLE, command, until)
         return forgotten
+
+    def _by_index(self, idle: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+        """Names for one script each, with the index that they are in."""
+        indexes: dict[str, list[str]] = {}
+        for name in idle:
+            index = self.of(self._key(name))
+            part = indexes.setdefault(index, [])
+            part.append(name)
+            if len(part) == TOGETHER:
+                yield index, indexes.pop(index)
+        yield from indexes.items()
 
     async def repair(
         self, position: RepairPosition | None, until: float
@@ -347,11 +376,11 @@ class ActiveIndex:
             for slot, first in slots
         ]
         pages = await self._ask(address, reads, until)
-        _, idle = await self._looked_at(address, pages, "*", until)
-        foreign = [self._foreign(page) for page in pages]
+        named, foreign = self._read(pages)
+        _, idle = await self._looked_at(address, named, until)
         for (slot, _), members in zip(slots, foreign, strict=True):
             await self._remove(slot, members, until)
-        removed = {self.keys_of(name).lock.encode() for name in idle}
+        removed = {self._key(name).encode() for name in idle}
         removed.update(*foreign)
         unread = [
             (slot, first + sum(member not in removed for member in page))
@@ -362,7 +391,7 @@ class ActiveIndex:
 
     async def _add_active(self, found: Sequence[str], until: float) -> None:
         for name in found:
-            lock = self.keys_of(name).lock
+            lock = self._key(name)
             index = self.of(lock)
             with suppress(NotALock):
                 (score,) = await self.executor.ask(index, (("ZSCORE", index, lock),), until)
@@ -382,19 +411,34 @@ class ActiveIndex:
 
     async def trim(self, claim: Claim, until: float) -> None:
         """Look at the oldest names in the index of the claim's lock."""
-        index = self.of(self.keys_of(claim.name).lock)
+        index = self.of(self._key(claim.name))
         before = round((claim.since - TRIM_AGE) * 1e6)
         oldest = ("ZRANGE", index, "-inf", before, "BYSCORE", "LIMIT", self.kept, TRIM_SIZE)
         until = min(until, self.now() + REPAIR_WITHIN)
         with suppress(NotApplied, OutcomeUnknown, Unreachable):
             # The release has ended. Another one will trim.
             (members,) = await self.executor.ask(index, (oldest,), until)
-            foreign = self._foreign(members)
-            removed = await self._forget(self._named(map(_text, members), "*"), until)
+            (found,), (foreign,) = self._read([members])
+            removed = await self._forget(found, until)
             if foreign:
                 await self.executor.ask(index, (("ZREM", index, *foreign),), until)
             kept = len(members) - len(foreign) - removed
             self.kept = self.kept + kept if len(members) == TRIM_SIZE else 0
+
+
+@contextmanager
+def explained(found: Indexed) -> Iterator[None]:
+    """Let an error say if the index has so many names of idle locks that it takes long to read."""
+    try:
+        yield
+    except (NotApplied, OutcomeUnknown, Unreachable) as error:
+        if isinstance(error, NotALock) or len(found.idle) < PAGE:
+            raise
+        raise type(error)(
+            f"{error}: the index of active names has more than {len(found.idle)} names of idle "
+            "locks, which take long to read: `leaselock gc` removes them",
+            *([error.reason] if isinstance(error, StoreError) else ()),
+        ) from error
 
 
 def _text(member: bytes) -> str:
