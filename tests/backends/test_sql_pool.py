@@ -16,6 +16,7 @@ from tests.backends.sql import Stage
 
 import leaselock
 from leaselock._backends.sql import pool
+from leaselock._core import hold_registry
 
 if TYPE_CHECKING:
     from testkit.servers.mariadb import MariaDB
@@ -68,7 +69,9 @@ def test_a_cancelled_request_costs_no_connection(
     server: Postgres | MariaDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The claim is released on the same connection, which need not be made anew."""
-    monkeypatch.setattr(pool, "RESUMING", 60.0)  # on a busy machine the answer may take long
+    # On a busy machine the answer may take long.
+    monkeypatch.setattr(pool, "RESUMING", 60.0)
+    monkeypatch.setattr(hold_registry, "TRY_TIMEOUT", 60.0)
     stage = Stage(server, "lease")
 
     async def main() -> None:

@@ -20,7 +20,7 @@ from leaselock._cli import main
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from testkit.servers.zookeeper import Ensemble
 
@@ -29,12 +29,15 @@ COLOURS = pytest.mark.parametrize("colour", ["threads", "asyncio"])
 
 
 class Root:
-    """A root, which does not exist at first, and a client that reads its nodes directly."""
+    """A root, which does not exist at first, and clients of all members that use its nodes
+    directly.
+    """
 
-    def __init__(self, ensemble: Ensemble, zoo: Any) -> None:
+    def __init__(self, ensemble: Ensemble, zoos: Sequence[Any]) -> None:
         self.url = fresh(ensemble)
         self.path = f"/{self.url.rpartition('/')[2].rstrip('?')}"
-        self.zoo = zoo
+        self.zoos = zoos
+        self.zoo = zoos[0]
 
     @property
     def marker(self) -> str | None:
@@ -43,11 +46,25 @@ class Root:
         return self.zoo.get(path)[0].decode() if self.zoo.exists(path) else None
 
     def mark(self, text: object, **words: Any) -> None:
+        """Write a marker, which every member has then."""
         path = f"{self.path}/%layout"
         self.zoo.ensure_path(self.path)
+        self.zoo.sync(path)
         if self.zoo.exists(path):
             self.zoo.delete(path)
         self.zoo.create(path, str(text).encode(), **words)
+        self._everywhere(path)
+
+    def unmark(self) -> None:
+        """Delete the marker, which no member has then."""
+        path = f"{self.path}/%layout"
+        self.zoo.delete(path)
+        self._everywhere(path)
+
+    def _everywhere(self, path: str) -> None:
+        """Wait for the members that are behind the others: a client may use any."""
+        for zoo in self.zoos:
+            zoo.sync(path)
 
     def children(self) -> list[str]:
         self.zoo.sync(self.path)
@@ -55,17 +72,19 @@ class Root:
 
 
 @pytest.fixture(scope="module")
-def zoo(ensemble: Ensemble) -> Iterator[Any]:
-    client = KazooClient(ensemble.hosts)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+def zoos(ensemble: Ensemble) -> Iterator[Sequence[Any]]:
+    clients = [KazooClient(host) for host in ensemble.hosts.split(",")]
+    for client in clients:
+        client.start()
+    yield clients
+    for client in clients:
+        client.stop()
+        client.close()
 
 
 @pytest.fixture
-def root(ensemble: Ensemble, zoo: Any) -> Root:
-    return Root(ensemble, zoo)
+def root(ensemble: Ensemble, zoos: Sequence[Any]) -> Root:
+    return Root(ensemble, zoos)
 
 
 def use(url: str) -> None:
@@ -94,14 +113,9 @@ def layouts(url: str) -> list[str]:
 def test_the_client_that_creates_the_root_writes_it(root: Root, colour: str) -> None:
     use_by(colour, root.url)
     assert root.marker == str(LAYOUT)
-    root.zoo.delete(f"{root.path}/%layout")
-
-    def written() -> bool:
-        # A member that is behind the others may still have the deleted one.
-        use_by(colour, root.url)
-        return root.marker == str(LAYOUT)
-
-    eventually(written)
+    root.unmark()
+    use_by(colour, root.url)
+    assert root.marker == str(LAYOUT)
 
 
 def test_who_only_looks_creates_no_root(root: Root) -> None:
@@ -160,7 +174,7 @@ def test_a_client_that_was_refused_works_once_the_marker_is_gone(root: Root) -> 
         for _ in range(2):
             with pytest.raises(NotApplied, match=f"layout {NEWER}"):
                 client.lock("a").acquire(timeout=0)
-        root.zoo.delete(f"{root.path}/%layout")
+        root.unmark()
         with client.lock("a"):
             assert root.marker == str(LAYOUT)
 
