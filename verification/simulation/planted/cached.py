@@ -70,6 +70,6 @@ def revocation_not_published(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE",
-        "if who then tell(channels .. place, who) end",
+        "if who then tell(channels .. address, who) end",
         "",
     )

@@ -22,7 +22,9 @@ def alignment_ignored(patch: pytest.MonkeyPatch) -> None:
 @planted("periods redis")
 def cools_down_for_the_lease(patch: pytest.MonkeyPatch) -> None:
     """A lock cools down until the end of the lease instead of the period."""
-    rewrite(patch, "COOL_DOWN", "redis.call('PEXPIRE', lock, string.format('%.0f', left))", "")
+    rewrite(
+        patch, "COOL_DOWN", "redis.call('PEXPIRE', lock, string.format('%.0f', remaining_ms))", ""
+    )
 
 
 @planted("periods redis")

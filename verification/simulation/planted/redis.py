@@ -344,7 +344,7 @@ def token_without_clock(patch: pytest.MonkeyPatch) -> None:
 @planted("redis")
 def tombstone_ignored(patch: pytest.MonkeyPatch) -> None:
     """A cancelled claim is granted by a late request (hazard D2)."""
-    rewrite(patch, "ACQUIRE", "there >= 4", "false")
+    rewrite(patch, "ACQUIRE", "existing >= 4", "false")
 
 
 @planted("redis")

@@ -35,8 +35,8 @@ end
 
 -- A key that is named four times counts four times: with the tombstone, the number is at least 4.
 -- The hand-off counts because a recall has emptied the queue.
-local there = redis.call('EXISTS', lock, queue, handoff, KEYS[5], KEYS[5], KEYS[5], KEYS[5])
-if there > 0 then
+local existing = redis.call('EXISTS', lock, queue, handoff, KEYS[5], KEYS[5], KEYS[5], KEYS[5])
+if existing > 0 then
   local confirm_within, recheck = tonumber(ARGV[9]), tonumber(ARGV[10])
   local verb, channels, freed = ARGV[11], ARGV[12], ARGV[13]
 
@@ -57,18 +57,18 @@ if there > 0 then
   local held_by, about, kind = read()
   if held_by == nil then return not_a_lock() end
   if kind and kind ~= 'exclusive' then return acquire_among_holds() end
-  local held, left, token = held_by, nil, nil
+  local held, remaining_ms, token = held_by, nil, nil
   if held_by == owner then
-    left, token = redis.call('PTTL', lock), string.match(about, '^%d+')
-    if left < tonumber(lease) then
+    remaining_ms, token = redis.call('PTTL', lock), string.match(about, '^%d+')
+    if remaining_ms < tonumber(lease) then
       redis.call('PEXPIRE', lock, lease)
       if record then redis.call('PEXPIRE', record, lease) end
     end
     redis.call('DEL', handoff)
     if token then return granted(token) end
   elseif held_by then
-    left = redis.call('PTTL', lock)
-  elseif there >= 4 then
+    remaining_ms = redis.call('PTTL', lock)
+  elseif existing >= 4 then
     return {-1}
   else
     local state = handoff_state()
@@ -79,28 +79,28 @@ if there > 0 then
       state = 'left'
     end
     if state == 'left' then
-      left = redis.call('PTTL', handoff)
+      remaining_ms = redis.call('PTTL', handoff)
     else
       local next_one = hand_over(owner)
       if next_one == nil then return acquire_among_holds() end
       if type(next_one) == 'table' then return next_one end
       if next_one and next_one ~= owner then
         held_by, about = read()
-        left = redis.call('PTTL', lock)
+        remaining_ms = redis.call('PTTL', lock)
       end
     end
-    if not left then redis.call('ZREM', queue, member) end
+    if not remaining_ms then redis.call('ZREM', queue, member) end
   end
-  if left and held_by ~= owner then
+  if remaining_ms and held_by ~= owner then
     local rank, ticket = -1, ARGV[8]
     if ARGV[7] == '1' then
       local last = redis.pcall('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
       if last.err then return last end
-      if there >= 4 then return {-1} end
+      if existing >= 4 then return {-1} end
       rank, ticket = enqueue(member, ticket, last)
     end
     revoke(about)
-    return {0, left, rank, ticket, held_by or '', about}
+    return {0, remaining_ms, rank, ticket, held_by or '', about}
   end
 end
 

@@ -75,10 +75,12 @@ if failed then
   return failed
 end
 about = redis.call('HGET', lock, 'about:' .. owner) or ''
-local left = recheck
+local recheck_ms = recheck
 if upgrading then
   for _, other in ipairs(holds_in(redis.call('HGETALL', lock))) do
-    if other.owner ~= owner and other.ends then left = math.min(left, other.ends - now_ms) end
+    if other.owner ~= owner and other.ends then
+      recheck_ms = math.min(recheck_ms, other.ends - now_ms)
+    end
   end
 end
-return {1, left, owner, about}
+return {1, recheck_ms, owner, about}

@@ -16,8 +16,8 @@ local free_from = held and redis.call('HGET', lock, 'free_from')
 if permits then free_from = string.format('%.0f', permits * 1000) end
 if not free_from then return 0 end
 local time = redis.call('TIME')
-local left = (tonumber(free_from) or 0) - (time[1] * 1000 + math.floor(time[2] / 1000))
-if left <= 0 then return 0 end
+local remaining_ms = (tonumber(free_from) or 0) - (time[1] * 1000 + math.floor(time[2] / 1000))
+if remaining_ms <= 0 then return 0 end
 local rest = owner .. ':released'
 local token, since, behind = string.match(about or '', '^(%d+)\n%a+\n(%d+)\n[^\n]*\n(.*)$')
 redis.call('HDEL', lock, owner, 'about:' .. owner)
@@ -30,7 +30,7 @@ if permits then
   local next_end = tonumber(redis.call('HGET', lock, 'next_end'))
   redis.call('HSET', lock, 'next_end', string.format('%.0f', math.min(next_end or 0, free_from)))
 else
-  redis.call('PEXPIRE', lock, string.format('%.0f', left))
+  redis.call('PEXPIRE', lock, string.format('%.0f', remaining_ms))
 end
 if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], '', 'PX', ARGV[2]) end
 -- The first waiter knows a later end: that of the lease.

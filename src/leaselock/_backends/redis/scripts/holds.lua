@@ -276,10 +276,10 @@ local function promote(me, may)
   if upgrading and used == 1 then ahead.wrong = complete(me) end
   if mode == 'exclusive' or upgrading then return ahead end
   local state = handoff_state()
-  ahead.left = state == 'left'
-  while not ahead.left do
-    local place = ahead.any or 0
-    local found = redis.pcall('ZRANGE', queue, place, place)
+  ahead.left_to_others = state == 'left'
+  while not ahead.left_to_others do
+    local position = ahead.any or 0
+    local found = redis.pcall('ZRANGE', queue, position, position)
     if found.err then
       ahead.wrong = found
       return ahead
@@ -293,7 +293,7 @@ local function promote(me, may)
     end
     if claim.kind == 'permits' and not limits then
       wake(member)
-      ahead.any, ahead.closed = place + 1, true
+      ahead.any, ahead.closed = position + 1, true
       break
     end
     local asks = claim.owner == me
@@ -308,7 +308,7 @@ local function promote(me, may)
         wrong = write(claim, token, now, claim.lease, false)
         mine.token = token
       elseif may and not mode and leave_to_others(before, now, redis.call('ZRANGE', queue, 0, 1)) then
-        ahead.left = true
+        ahead.left_to_others = true
       else
         local lease = math.min(claim.lease, confirm_within)
         redis.call('ZREM', queue, member)
@@ -331,7 +331,7 @@ local function promote(me, may)
       if closed and not asks and not has_subscriber(claim) then
         redis.call('ZREM', queue, member)
       else
-        head, ahead.any = head or member, place + 1
+        head, ahead.any = head or member, position + 1
         ahead.update = ahead.update or claim.kind == 'update'
         ahead.closed = closed
         if closed then break end
@@ -404,7 +404,7 @@ local function acquire(claim, wait, ticket)
       return {-2, limit}
     end
   end
-  if not ahead.left and fits(claim, ahead) then
+  if not ahead.left_to_others and fits(claim, ahead) then
     local token, now, _, unusable = draw(claim.tokens)
     if not (unusable or mode) then
       -- include add_to_index.lua
@@ -412,15 +412,15 @@ local function acquire(claim, wait, ticket)
     return unusable or write(claim, token, now, claim.lease, false) or {1, token, claim.slots}
   end
 
-  local left, state = recheck, handoff_state()
-  if ahead.left or state == 'left' then
-    left = redis.call('PTTL', handoff)
+  local recheck_ms, state = recheck, handoff_state()
+  if ahead.left_to_others or state == 'left' then
+    recheck_ms = redis.call('PTTL', handoff)
   elseif fits(claim, {}) then
     -- Only claims are in its way. Each must ask from time to time: a process may be stopped.
     local since = tonumber(string.match(state, '^kept out\n(%d+)'))
     if since and now_ms - since > 5 * recheck then
       recall(claim.member)
-      left = 100
+      recheck_ms = 100
     elseif state == '' then
       redis.call('SET', handoff, 'kept out\n' .. text(now_ms), 'PX', 60000)
     end
@@ -431,11 +431,11 @@ local function acquire(claim, wait, ticket)
     local token = tonumber((in_record(hold.about)))
     if not hold.ends then return redis.error_reply('UNREADABLE lock a hold of ' .. hold.owner) end
     if not least or token < least then oldest, least = hold, token end
-    left = math.min(left, hold.ends - now_ms)
+    recheck_ms = math.min(recheck_ms, hold.ends - now_ms)
   end
   if mode == 'exclusive' then
     oldest.owner, oldest.about = read()
-    left = math.min(left, redis.call('PTTL', lock))
+    recheck_ms = math.min(recheck_ms, redis.call('PTTL', lock))
     revoke(oldest.about)
   end
   local rank = -1
@@ -444,7 +444,7 @@ local function acquire(claim, wait, ticket)
     if last.err then return last end
     rank, ticket = enqueue(claim.member, ticket, last)
   end
-  return {0, left, rank, ticket, oldest.owner, oldest.about, math.max(1, #holds)}
+  return {0, recheck_ms, rank, ticket, oldest.owner, oldest.about, math.max(1, #holds)}
 end
 
 -- Promote after a hold has ended, or a claim has left the queue.

@@ -36,8 +36,10 @@ if known.used or known.next_end or mode == 'shared' or mode == 'permits' then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   for _, hold in ipairs(holds_in(fields)) do
-    local left = hold.ends and hold.ends - now
-    if not left or left > 0 then holds[#holds + 1] = {left or false, hold.owner, hold.about} end
+    local remaining_ms = hold.ends and hold.ends - now
+    if not remaining_ms or remaining_ms > 0 then
+      holds[#holds + 1] = {remaining_ms or false, hold.owner, hold.about}
+    end
   end
   table.sort(holds, function(one, other) return one[2] < other[2] end)
   limit = tonumber(known.limit)

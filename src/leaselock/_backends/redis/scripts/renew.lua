@@ -6,8 +6,8 @@
 local form, held, now = ARGV[1], {}, nil
 local width = form == 'hash' and 1 or 2
 for i = 1, #KEYS, width do
-  local place = 2 * (i - 1) / width + 2
-  local lock, lease, owner, found, ours = KEYS[i], ARGV[place], ARGV[place + 1], nil, nil
+  local offset = 2 * (i - 1) / width + 2
+  local lock, lease, owner, found, ours = KEYS[i], ARGV[offset], ARGV[offset + 1], nil, nil
   if form == 'hash' then
     found = redis.pcall('HGET', lock, owner)
     ours = found and 1 or 0
