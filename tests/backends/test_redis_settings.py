@@ -44,7 +44,7 @@ def test_a_host_is_this_machine_by_default() -> None:
     assert settings_of("redis://:7000").addresses == (Address("localhost", 7000),)
     found = settings_of("unix:///run/redis?db=2")
     assert found.addresses[0].path == "/run/redis"
-    assert found.terms["db"] == 2
+    assert found.parameters["db"] == 2
 
 
 def test_settings_are_shown_without_secrets() -> None:
@@ -84,8 +84,8 @@ def test_a_client_behind_sentinels_is_read() -> None:
             Address("s2", 2, sentinel=True),
         )
         assert found.service == "main"
-        assert found.terms["db"] == 4
-        assert found.sentinel_terms["username"] == "me"
+        assert found.parameters["db"] == 4
+        assert found.sentinel_parameters["username"] == "me"
         assert found.shown == "redis+sentinel://s1:1,s2:2/main/4"
 
 
@@ -94,8 +94,8 @@ def test_a_client_of_a_cluster_is_read() -> None:
     found = settings_of(client)
     assert found.topology == "cluster"
     assert found.addresses == (Address("a", 7000),)
-    assert "db" not in found.terms
-    assert found.terms["username"] == "me"
+    assert "db" not in found.parameters
+    assert found.parameters["username"] == "me"
     moved = redis.asyncio.RedisCluster(host="a", address_remap=lambda place: place)
     with pytest.raises(TypeError, match="address_remap"):
         settings_of(moved)

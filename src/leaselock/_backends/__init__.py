@@ -148,13 +148,13 @@ def open_store(
         check_form(target, SCHEMES)
         if target.count("://") > 1:
             target = _several(target)
-    terms: dict[str, Any] = {"aio": aio} if prefix is None else {"aio": aio, "prefix": prefix}
+    how: dict[str, Any] = {"aio": aio} if prefix is None else {"aio": aio, "prefix": prefix}
     if isinstance(target, list | tuple):
-        return _built_in(REDLOCK).open(target, now, **terms)
+        return _built_in(REDLOCK).open(target, now, **how)
     store = _of_url(target) if isinstance(target, str) else _of_object(target)
     if prefix is not None and not store.prefixes:
         raise ValueError("prefix= is for locks in Redis and Valkey, whose keys are shared")
-    opened = store.open(target, now, **terms)
+    opened = store.open(target, now, **how)
     user = parse(target).user if isinstance(target, str) else None
     return opened._replace(typed=with_user(opened.shown, user)) if user else opened
 

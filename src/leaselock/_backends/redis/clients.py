@@ -10,7 +10,12 @@ from typing import Any
 
 from leaselock._backends import library
 from leaselock._backends.redis.messages import Address
-from leaselock._backends.redis.settings import PORT, TERMS, Settings, settings_of_url
+from leaselock._backends.redis.settings import (
+    CONNECTION_PARAMETERS,
+    PORT,
+    Settings,
+    settings_of_url,
+)
 
 LIBRARIES = ("redis", "valkey")
 CONNECTIONS = (
@@ -63,33 +68,35 @@ def _check_connection(kind: Any) -> None:
 
 def _read(given: dict[str, Any], connection: Any) -> tuple[dict[str, Any], bool]:
     _check_connection(connection)
-    terms = {key: given[key] for key in TERMS if given.get(key) is not None}
+    parameters = {key: given[key] for key in CONNECTION_PARAMETERS if given.get(key) is not None}
     tls = "SSL" in getattr(connection, "__name__", "") or bool(given.get("ssl"))
-    return terms, tls
+    return parameters, tls
 
 
 def _single(pool: Any) -> Settings:
     given = pool.connection_kwargs
-    terms, tls = _read(given, pool.connection_class)
+    parameters, tls = _read(given, pool.connection_class)
     address = Address(
         given.get("host", "localhost"), given.get("port", PORT), given.get("path", "")
     )
     scheme = "unix" if address.path else "rediss" if tls else "redis"
     shown = (
-        f"{scheme}://{address}/{terms.get('db', 0)}" if not address.path else f"unix://{address}"
+        f"{scheme}://{address}/{parameters.get('db', 0)}"
+        if not address.path
+        else f"unix://{address}"
     )
-    return Settings("single", (address,), "", terms, {}, tls, shown)
+    return Settings("single", (address,), "", parameters, {}, tls, shown)
 
 
 def _sentinel(pool: Any) -> Settings:
-    terms, tls = _read(pool.connection_kwargs, pool.connection_class)
+    parameters, tls = _read(pool.connection_kwargs, pool.connection_class)
     sentinels = pool.sentinel_manager.sentinels
     kwargs = [sentinel.connection_pool.connection_kwargs for sentinel in sentinels]
     addresses = tuple(Address(given["host"], given["port"], sentinel=True) for given in kwargs)
     login, _ = _read(kwargs[0], sentinels[0].connection_pool.connection_class)
     hosts = ",".join(map(str, addresses))
-    shown = f"redis{'s' * tls}+sentinel://{hosts}/{pool.service_name}/{terms.get('db', 0)}"
-    return Settings("sentinel", addresses, pool.service_name, terms, login, tls, shown)
+    shown = f"redis{'s' * tls}+sentinel://{hosts}/{pool.service_name}/{parameters.get('db', 0)}"
+    return Settings("sentinel", addresses, pool.service_name, parameters, login, tls, shown)
 
 
 def _cluster(client: Any, nodes: Any) -> Settings:
@@ -99,8 +106,8 @@ def _cluster(client: Any, nodes: Any) -> Settings:
             "Have each say an address that can be reached (cluster-announce-ip and -port)"
         )
     given = getattr(nodes, "connection_kwargs", None) or getattr(client, "connection_kwargs", {})
-    terms, tls = _read(given, given.get("connection_class"))
-    terms.pop("db", None)
+    parameters, tls = _read(given, given.get("connection_class"))
+    parameters.pop("db", None)
     addresses = tuple(Address(node.host, node.port) for node in nodes.startup_nodes.values())
     shown = f"redis{'s' * tls}+cluster://{','.join(map(str, addresses))}"
-    return Settings("cluster", addresses, "", terms, {}, tls, shown)
+    return Settings("cluster", addresses, "", parameters, {}, tls, shown)

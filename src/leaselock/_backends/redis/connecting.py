@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def new_connection(module: Any, settings: Settings, address: Address, seconds: float) -> Any:
     """redis-py's connection object for *address*, not connected yet; *module* has its classes."""
-    arguments = dict(settings.sentinel_terms if address.sentinel else settings.terms)
+    arguments = dict(settings.sentinel_parameters if address.sentinel else settings.parameters)
     kind = connection_class(module, address, settings.tls)
     if address.path:
         arguments["path"] = address.path

@@ -115,9 +115,12 @@ def _encryption(settings: Settings) -> list[Finding]:
     module = library(MODULES[0], "redis")
     kind = connection_class(module, settings.addresses[0], settings.tls)
     known = signature(kind.__init__).parameters
-    for terms in (settings.terms, settings.sentinel_terms if settings.service else settings.terms):
-        certificates = terms.get("ssl_cert_reqs", known["ssl_cert_reqs"].default)
-        names = terms.get("ssl_check_hostname", known["ssl_check_hostname"].default)
+    for parameters in (
+        settings.parameters,
+        settings.sentinel_parameters if settings.service else settings.parameters,
+    ):
+        certificates = parameters.get("ssl_cert_reqs", known["ssl_cert_reqs"].default)
+        names = parameters.get("ssl_check_hostname", known["ssl_check_hostname"].default)
         if certificates in (None, "none", ssl.CERT_NONE):
             problem = "the server's certificate is not verified, ssl_cert_reqs=none"
         elif not names and not problem:
@@ -133,7 +136,7 @@ async def _access(
     the settings that would tell are the passwords themselves.
     """
     problem: Any = None
-    if any(settings.terms.get(word) for word in LOGIN):
+    if any(settings.parameters.get(word) for word in LOGIN):
         stranger = without_login()
         try:
             (problem,) = await stranger.executor.send(address, (("PING",),), until)
@@ -354,7 +357,7 @@ def _clients(server: Server) -> Finding | None:
 
 
 def _size(server: Server) -> Finding | None:
-    database = server.facts.get(f"db{server.settings.terms.get('db') or 0}", "")
+    database = server.facts.get(f"db{server.settings.parameters.get('db') or 0}", "")
     keys = database.partition(",")[0].removeprefix("keys=")
     if not keys.isdigit() or int(keys) < MANY_KEYS:
         return None

@@ -39,7 +39,7 @@ NOT_IN_A_URL = ("username", "password", "credential_provider", "socket_keepalive
 LOGIN = ("username", "password", "credential_provider", "ssl_certfile", "ssl_keyfile")
 LONGEST_PREFIX = 200
 # The parameters of a client that are taken over: where it connects, and as which user.
-TERMS = (
+CONNECTION_PARAMETERS = (
     *("username", "password", "credential_provider", "db", "client_name"),
     *("socket_keepalive", "socket_keepalive_options", "socket_type"),
     *("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data"),
@@ -72,8 +72,8 @@ class Settings(NamedTuple):
     topology: str
     addresses: tuple[Address, ...]
     service: str
-    terms: Mapping[str, Any]
-    sentinel_terms: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    sentinel_parameters: Mapping[str, Any]
     tls: bool
     shown: str
     protocol: str | None = None
@@ -90,7 +90,9 @@ class Settings(NamedTuple):
         module = library(MODULES[aio], "redis")
         kinds = [connection_class(module, address, self.tls) for address in self.addresses]
         known = frozenset().union(*map(parameters_of, kinds))
-        said = [w for given in (self.terms, self.sentinel_terms) for w in given if given[w]]
+        said = [
+            w for given in (self.parameters, self.sentinel_parameters) for w in given if given[w]
+        ]
         unknown = [word for word in said if word not in known]
         if unknown:
             version = library("redis", "redis").__version__
@@ -99,11 +101,11 @@ class Settings(NamedTuple):
                 f"{self.shown}: {', '.join(unknown)}: redis-py {version} does not have this option "
                 f"for a {kinds[0].__name__} of {colour}: leave it out, or use another release"
             )
-        terms, asked = (
+        parameters, for_sentinels = (
             {word: value for word, value in given.items() if word in known}
-            for given in (self.terms, self.sentinel_terms)
+            for given in (self.parameters, self.sentinel_parameters)
         )
-        return self._replace(terms=terms, sentinel_terms=asked)
+        return self._replace(parameters=parameters, sentinel_parameters=for_sentinels)
 
     def with_prefix(self, prefix: str) -> Settings:
         """The same store with another prefix; ValueError if it cannot be used."""
@@ -149,16 +151,16 @@ def settings_of_url(text: str) -> Settings:
         raise ValueError(
             f"{_shown(url)}: ?{tls[0]}= is for TLS: write rediss{url.scheme.removeprefix(scheme)}://"
         )
-    terms = _terms(url)
+    parameters = _connection_parameters(url)
     addresses, service = _servers(url, scheme, topology)
     if topology != "cluster" and scheme != "unix":
-        terms |= _database(url, 1 if topology else 0)
+        parameters |= _database(url, 1 if topology else 0)
     return Settings(
         topology or "single",
         addresses,
         service,
-        terms,
-        _sentinel_terms(terms),
+        parameters,
+        _sentinel_parameters(parameters),
         scheme == "rediss",
         _shown(url),
         url.options.get("protocol"),
@@ -176,27 +178,27 @@ def _database(url: StoreURL, index: int) -> dict[str, int]:
     return {"db": int(database)} if database else {}
 
 
-def _terms(url: StoreURL) -> dict[str, Any]:
+def _connection_parameters(url: StoreURL) -> dict[str, Any]:
     """The login, and the options that redis-py knows, with the types that it gives them."""
     connection = library("redis.connection", "redis")
     options = {name: value for name, value in url.options.items() if name not in OURS}
     try:
-        terms: dict[str, Any] = connection.parse_url(f"redis://localhost?{urlencode(options)}")
+        parameters: dict[str, Any] = connection.parse_url(f"redis://localhost?{urlencode(options)}")
     except ValueError as error:
         raise ValueError(f"{_shown(url)}: {error}") from error
-    del terms["host"]
-    unknown = sorted(name for name in terms if name not in TERMS)
+    del parameters["host"]
+    unknown = sorted(name for name in parameters if name not in CONNECTION_PARAMETERS)
     unknown = [name for name in unknown if not name.startswith("sentinel_")]
     # redis-py reads these as texts, and then checks nothing.
-    unknown += [name for name in terms if "ocsp" in name]
+    unknown += [name for name in parameters if "ocsp" in name]
     if unknown:
-        known = sorted({*OURS, *TERMS} - {*OCSP, *NOT_IN_A_URL})
+        known = sorted({*OURS, *CONNECTION_PARAMETERS} - {*OCSP, *NOT_IN_A_URL})
         raise ValueError(
             f"{_shown(url)}: a Redis URL for locks does not know {', '.join(unknown)}: it knows "
             f"{', '.join(known)}"
         )
     login = {"username": url.user, "password": url.password}
-    return terms | {name: value for name, value in login.items() if value}
+    return parameters | {name: value for name, value in login.items() if value}
 
 
 def _servers(url: StoreURL, scheme: str, topology: str) -> tuple[tuple[Address, ...], str]:
@@ -220,14 +222,14 @@ def _servers(url: StoreURL, scheme: str, topology: str) -> tuple[tuple[Address, 
     return tuple(Address(h.name, h.port or PORT, sentinel=sentinel) for h in hosts), service
 
 
-def _sentinel_terms(terms: dict[str, Any]) -> dict[str, Any]:
+def _sentinel_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters for sentinels: their own login, if any, and the same TLS."""
     special = {
-        name.removeprefix("sentinel_"): terms.pop(name)
-        for name in list(terms)
+        name.removeprefix("sentinel_"): parameters.pop(name)
+        for name in list(parameters)
         if name.startswith("sentinel_")
     }
-    return {name: value for name, value in terms.items() if name.startswith("ssl_")} | special
+    return {name: value for name, value in parameters.items() if name.startswith("ssl_")} | special
 
 
 def _shown(url: StoreURL) -> str:

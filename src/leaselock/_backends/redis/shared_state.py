@@ -49,8 +49,10 @@ class SharedState(Lifecycle):
 
     def without_login(self) -> SharedState:
         """The same store, of a client that does not say who it is."""
-        terms = {word: value for word, value in self.settings.terms.items() if word not in LOGIN}
-        settings = self.settings._replace(terms=terms)
+        parameters = {
+            word: value for word, value in self.settings.parameters.items() if word not in LOGIN
+        }
+        settings = self.settings._replace(parameters=parameters)
         return SharedState(settings, self.now, self.connection, self.executor.random)
 
     def keys_of(self, name: str) -> Keys:
