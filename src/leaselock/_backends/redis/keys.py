@@ -194,11 +194,13 @@ def message_of(word: str) -> tuple[str, int, float]:
 
 
 def member_of(claim: Claim, address: str) -> str:
-    """A claim as the queue has it: owner, channel, terms, start, metadata."""
-    return f"{owner_of(claim.id)}\n{address}\n{terms_of(claim)}\n{claim.since}\n{claim.metadata}"
+    """A claim as the queue has it: owner, channel, fields of the lease, start, metadata."""
+    return (
+        f"{owner_of(claim.id)}\n{address}\n{lease_fields(claim)}\n{claim.since}\n{claim.metadata}"
+    )
 
 
-def terms_of(claim: Claim) -> str:
+def lease_fields(claim: Claim) -> str:
     """The lease in ms; the number of tokens that a grant reserves, if not one; and whether its
     client is notified of contention, or its mode, its permits and the limit that its client knows.
     """

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis.codec import packed
-from leaselock._backends.redis.keys import index_of, is_escaped, owner_of, slot_of, terms_of
+from leaselock._backends.redis.keys import index_of, is_escaped, lease_fields, owner_of, slot_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,8 +92,8 @@ class PackedCommands:
         """A try of a claim that is not in the queue, and enters it if it *waits*."""
         name, holder, _, lease, metadata, since, tokens = claim[:7]
         owner, ms = owner_of(holder), round(lease * 1000)
-        terms = ms if tokens == 1 else terms_of(claim)
-        member = f"{owner}\n{self.address_of(claim)}\n{terms}\n{since}\n{metadata}".encode()
+        fields = ms if tokens == 1 else lease_fields(claim)
+        member = f"{owner}\n{self.address_of(claim)}\n{fields}\n{since}\n{metadata}".encode()
         key, start, between, before, after = self.acquire_parts(
             name, len(owner), ms, tokens, waits, self.topology.sharded
         )

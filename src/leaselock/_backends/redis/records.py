@@ -32,9 +32,9 @@ def held_of(owner: bytes, record: bytes, left: int) -> HoldRecord | None:
     return _hold(owner, record)._replace(expires=left / 1000)
 
 
-# The record of a claim: owner, channel, terms (`keys.terms_of`), start, metadata.
-_TERMS = rb"\d+( \d+( (cached|exclusive|shared|update|upgrading|permits)( \d+)*)?)?"
-_CLAIM = rb"[^\n]*\n[^\n]*\n" + _TERMS + rb"\n[^\n]*\n"
+# The record of a claim: owner, channel, fields of the lease (`keys.lease_fields`), start, metadata.
+_LEASE_FIELDS = rb"\d+( \d+( (cached|exclusive|shared|update|upgrading|permits)( \d+)*)?)?"
+_CLAIM = rb"[^\n]*\n[^\n]*\n" + _LEASE_FIELDS + rb"\n[^\n]*\n"
 CLAIM = re.compile(_CLAIM)
 RECORD = re.compile(rb"\d+\n[a-z]+\n\d+\n" + _CLAIM)
 
@@ -60,7 +60,7 @@ def _hold(owner: bytes, record: bytes) -> HoldRecord:
     lifetime: Lifetime = LIFETIMES.get(parts[1], "either")
     client = holder.partition(":")[0]
     since = _seconds(parts[2]) / 1e6
-    _, tokens, mode, permits, step = _terms(parts[5])
+    _, tokens, mode, permits, step = _lease_fields(parts[5])
     return HoldRecord(
         holder,
         client,
@@ -83,15 +83,15 @@ def waiter_of(name: str, member: bytes) -> Claim | None:
     parts = member.decode("utf-8", "replace").split("\n", 4)
     holder = holder_of(parts[0])
     client = holder.partition(":")[0]
-    ms, tokens, mode, permits, _ = _terms(parts[2])
+    ms, tokens, mode, permits, _ = _lease_fields(parts[2])
     since = _seconds(parts[3])
     return Claim(
         name, holder, client, ms / 1000, parts[4], since, tokens, mode=mode, permits=permits
     )
 
 
-def _terms(text: str) -> tuple[int, int, Mode, int, int]:
-    """Lease in ms, tokens, mode, permits and number of conversions (`keys.terms_of`)."""
+def _lease_fields(text: str) -> tuple[int, int, Mode, int, int]:
+    """Lease in ms, tokens, mode, permits and number of conversions (`keys.lease_fields`)."""
     words = text.split(" ")
     words += [""] * (6 - len(words))
     ms, tokens, mode, permits, _, step = words[:6]

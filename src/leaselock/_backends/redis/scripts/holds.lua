@@ -230,8 +230,8 @@ end
 local function converted(about, kind, step, token)
   local before, grant, ms, tokens, permits, rest =
     string.match(about, '^(%d+)\n(%a+\n%d+\n[^\n]*\n[^\n]*\n)(%d+) ?(%d*) ?%a* ?(%d*)[^\n]*(\n.*)$')
-  local terms = {ms, tokens == '' and 1 or tokens, kind, permits == '' and 1 or permits, 0, step}
-  return (token or before) .. '\n' .. grant .. table.concat(terms, ' ') .. rest
+  local lease_fields = {ms, tokens == '' and 1 or tokens, kind, permits == '' and 1 or permits, 0, step}
+  return (token or before) .. '\n' .. grant .. table.concat(lease_fields, ' ') .. rest
 end
 
 local function step_of(about)
