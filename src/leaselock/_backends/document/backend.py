@@ -26,7 +26,7 @@ from leaselock._backends.document.adapter import (
     Stored,
 )
 from leaselock._backends.document.content import EMPTY, Content, Held, decoded, encoded
-from leaselock._backends.document.row import DRIFT, MARGIN, ROLL_POSITIONS, DocumentRow, Terms
+from leaselock._backends.document.row import DRIFT, MARGIN, ROLL_POSITIONS, DocumentRow, RowContext
 from leaselock._core import rules, timing
 from leaselock._core.backend import (
     ALL_MODES,
@@ -205,7 +205,7 @@ class DocumentBackend(Queue):
             if found is None:
                 found, fresh = await self._read(name, until, asker), True
             content = self._decoded(name, found)
-            row = DocumentRow(content, self._terms(name, client, shown=shown))
+            row = DocumentRow(content, self._row_context(name, client, shown=shown))
             result = work(row)
             changed = row.changed()
             if changed is None:
@@ -262,12 +262,12 @@ class DocumentBackend(Queue):
             return view.content
         return decoded(found.value, name, *self.describe(name))
 
-    def _terms(self, name: str, client: str, *, shown: bool = False) -> Terms:
+    def _row_context(self, name: str, client: str, *, shown: bool = False) -> RowContext:
         view = self.views.get(name)
         first_seen = view.first_seen if view is not None else {}
         listens = self.listener is not None
         stamp = self._store_time()
-        return Terms(first_seen, client, self.now(), self.wall(), stamp, listens, shown)
+        return RowContext(first_seen, client, self.now(), self.wall(), stamp, listens, shown)
 
     def _unused_after(self, content: Content) -> float | None:
         """From which Unix time on a document, as it is now, is not needed any more."""
@@ -576,7 +576,7 @@ class DocumentBackend(Queue):
             content = self._decoded(name, found)
         except Unreadable as error:
             return LockState(name, (), (), unreadable=str(error))
-        return rules.state(DocumentRow(content, self._terms(name, "", shown=True)), name)
+        return rules.state(DocumentRow(content, self._row_context(name, "", shown=True)), name)
 
     async def _collect(self, position: Any, until: float) -> Collected:
         """Delete the documents of one page that are not needed any more. The position is that of a

@@ -35,7 +35,7 @@ ROLL_CALL, ROLL_POSITIONS = 0.3 * CONFIRM_WITHIN, 8
 DIGITS = 6
 
 
-class Terms(NamedTuple):
+class RowContext(NamedTuple):
     """What a row needs besides the document."""
 
     first_seen: Mapping[tuple[str, int], float]
@@ -57,11 +57,11 @@ class Terms(NamedTuple):
 class DocumentRow(EntryRow):
     """The row of one document."""
 
-    def __init__(self, content: Content, terms: Terms) -> None:
+    def __init__(self, content: Content, context: RowContext) -> None:
         self.content = content
-        self.terms = terms
-        self.client = terms.client
-        self.now = terms.now
+        self.context = context
+        self.client = context.client
+        self.now = context.now
         self.micros = self._micros
         self.n = content.n + 1 if content.n else self._micros()
         self.fenced = False
@@ -76,16 +76,16 @@ class DocumentRow(EntryRow):
         self.entry.queue = {claim.id: claim for claim in content.queue}
 
     def _micros(self) -> int:
-        return int(self.terms.wall * 1e6)
+        return int(self.context.wall * 1e6)
 
-    def _seen(self, entry_id: str, beat: float) -> float:
+    def _first_seen(self, entry_id: str, beat: float) -> float:
         """Since when the entry was there; now, if this client has not seen it yet."""
-        return self.terms.first_seen.get((entry_id, int(beat)), self.now)
+        return self.context.first_seen.get((entry_id, int(beat)), self.now)
 
     def _timed(self, held: Held) -> HoldRecord:
         record, beat, lasts, free, _ = held
-        since = self._seen(record.id, beat)
-        shown, free_from = self.terms.shown, 0.0
+        since = self._first_seen(record.id, beat)
+        shown, free_from = self.context.shown, 0.0
         if free is not None:
             free_from = since + (free if shown else free * (1.0 + DRIFT) + MARGIN)
             self.free_left[free_from] = since + free - self.now
@@ -111,7 +111,7 @@ class DocumentRow(EntryRow):
         )
         if content.same(self.content) and not self.fenced:
             return None
-        return content._replace(n=self.n, at=round(self.terms.wall, DIGITS))
+        return content._replace(n=self.n, at=round(self.context.wall, DIGITS))
 
     # --- holds
 
@@ -128,7 +128,7 @@ class DocumentRow(EntryRow):
         if free is not None and hold.lifetime == "cooling":
             lasts = free
         record = hold._replace(expires=0.0, free_from=0.0)
-        self.held[hold.id] = Held(record, self.n, lasts, free, self.terms.stamp)
+        self.held[hold.id] = Held(record, self.n, lasts, free, self.context.stamp)
 
     def lapse(self, hold: HoldRecord) -> None:
         """An offer was not confirmed: pass over the waiters that were not seen alive since it."""
@@ -170,7 +170,7 @@ class DocumentRow(EntryRow):
         return self._age(claim) >= MISSED * self._period()
 
     def _age(self, claim: Claim) -> float:
-        return self.now - self._seen(claim.id, claim.last_seen)
+        return self.now - self._first_seen(claim.id, claim.last_seen)
 
     def _period(self) -> float:
         """How often a waiter writes that it is alive."""
@@ -192,7 +192,7 @@ class DocumentRow(EntryRow):
         if queued is None or self.position(claim_id) >= ROLL_POSITIONS:
             return NEVER
         offers = [
-            self._seen(hold_id, held.beat) + ROLL_CALL - self.now
+            self._first_seen(hold_id, held.beat) + ROLL_CALL - self.now
             for hold_id, held in self.held.items()
             if held.record.offered and held.beat > queued.last_seen and hold_id in self.entry.holds
         ]
@@ -211,7 +211,7 @@ class DocumentRow(EntryRow):
 
     def observe(self, claim: Claim) -> bool:
         """Whether the store reports changes."""
-        return self.terms.watches
+        return self.context.watches
 
     def tombstone(self, claim_id: str) -> None:
         """Refuse what is in flight of the claim: every write expects the version that it has read,
