@@ -17,7 +17,7 @@ from leaselock._core.local_handoff import (
     LocalWaiter,
     SharedLease,
     hold_of,
-    start_watch,
+    start_observer,
 )
 from leaselock._core.rules import RECHECK_INTERVAL
 from leaselock.errors import NotApplied, OutcomeUnknown
@@ -304,7 +304,7 @@ def test_a_watcher_that_cannot_confirm_the_lease_ends_its_caching() -> None:
         return Busy(None, 1.0, ())
 
     layer.backend.acquire = busy  # type: ignore[method-assign]
-    scene.do(machine, start_watch(layer, waiter.queue, lease))
+    scene.do(machine, start_observer(layer, waiter.queue, lease))
     assert lease.uncertain
     assert not lease.fits(claim.lease, 0.0)
     assert waiter.queue.lease is None

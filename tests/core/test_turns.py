@@ -10,7 +10,7 @@ from tests.core.test_service import Scene
 
 from leaselock._core.backend import Acquire, Busy, Claim, Grant, Release
 from leaselock._core.effects import Sleep
-from leaselock._core.local_handoff import SharedLease, start_watch
+from leaselock._core.local_handoff import SharedLease, start_observer
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_a_lease_without_a_watcher_is_not_cached() -> None:
     claim = claim_of(1)
     waiter, lease = layer.waiter_for(claim), SharedLease(claim)
     lease.grant(7, 0.0, 0.0, 30.0)
-    operation = start_watch(layer, waiter.queue, lease)
+    operation = start_observer(layer, waiter.queue, lease)
     effect: Any = operation.send(None)
     effect.operation.close()
     with pytest.raises(KeyboardInterrupt):

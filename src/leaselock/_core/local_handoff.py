@@ -73,7 +73,7 @@ class SharedLease:
         self.uncertain = False
         """The outcome of a request is unknown, so its release must leave a tombstone."""
         self.open_requests = 0
-        """How many requests of its watcher were not answered, or not yet."""
+        """How many requests of its observer were not answered, or not yet."""
         self.queued = False
         """It is in the store's queue."""
         self.granted = False
@@ -422,7 +422,7 @@ class LocalHandoff(Backend):
         if isinstance(reply, Grant):
             grant = self._granted(waiter, lease, reply, sent_at)
             if lease.claim.cached:
-                await start_watch(self, queue, lease)
+                await start_observer(self, queue, lease)
             return grant
         lease.queued = lease.queued or wait
         waiter.asks_store, queue.last_busy = lease.queued, reply
@@ -686,19 +686,19 @@ class LocalHandoff(Backend):
         self.backend.after_fork()
 
 
-# --- the watcher of a cached lease ----------------------------------------------------------------
+# --- the observer of a cached lease ---------------------------------------------------------------
 
 
-async def start_watch(local: LocalHandoff, queue: LocalQueue, lease: SharedLease) -> None:
-    """Start the watcher of a cached lease that was granted just now."""
+async def start_observer(local: LocalHandoff, queue: LocalQueue, lease: SharedLease) -> None:
+    """Start the observer of a cached lease that was granted just now."""
     try:
-        await Spawn(watch(local, queue, lease), "watcher")
+        await Spawn(observe_contention(local, queue, lease), "watcher")
     except BaseException:
         lease.stop_handoff()
         raise
 
 
-async def watch(local: LocalHandoff, queue: LocalQueue, lease: SharedLease) -> None:
+async def observe_contention(local: LocalHandoff, queue: LocalQueue, lease: SharedLease) -> None:
     """Wait until another client waits for the lock, or the lease was released.
 
     Then the lease is not handed on any more: if it is in use it is released with its holder's
