@@ -893,4 +893,4 @@ def test_the_place_of_an_acquire_is_kept_where_it_is_recorded() -> None:
     machine.records_call_sites = lambda: True  # type: ignore[method-assign]
     machine.call_site = lambda: "the user's line"  # type: ignore[method-assign]
     handle = scene.do(machine, mutex_of(service).acquire(None))
-    assert handle.hold.place == "the user's line"
+    assert handle.hold.call_site == "the user's line"

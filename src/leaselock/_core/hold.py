@@ -141,7 +141,7 @@ class Hold:
     interrupters: tuple[BodyInterrupter, ...] = ()
     is_unlocked = False
     """There is no lock: the store was out of reach, and the caller goes on without it."""
-    place = ""
+    call_site = ""
     """Where the user acquired it, if that is recorded."""
 
     def __init__(self, claim: Claim, token: int, valid_until: float, *, renew: bool) -> None:
@@ -167,7 +167,7 @@ class Hold:
 
     def __del__(self) -> None:
         if self.state is State.HELD and self.owned:
-            place = f", acquired at:\n{self.place}" if self.place else ""
+            place = f", acquired at:\n{self.call_site}" if self.call_site else ""
             text = f"the lease on {self.claim.name!r} (token {self.token}) was dropped while held"
             # Whatever records the warning must not keep this object alive: it would be renewed.
             del self

@@ -134,7 +134,7 @@ class Mutex:
             if thread is not None:
                 thread.holds[claim.id] = hold
             if registry.env.records_call_sites():
-                hold.place = registry.env.call_site()
+                hold.call_site = registry.env.call_site()
         # The lease knows its lock object weakly: a cycle would keep alive what its owner dropped.
         handle = LeaseHandle(registry, hold, self.reference)
         if options.renew and (hold.prolonged or not hold.renew):
