@@ -236,6 +236,32 @@ def test_threads_do_without_the_event_loop() -> None:
     assert {"asyncio", "dataclasses", "sqlite3", "ssl"}.isdisjoint(loaded)
 
 
+# What `leaselock run` needs in other cases only: a busy lock, --json, another store.
+NOT_FOR_A_FREE_LOCK = {
+    *("asyncio", "concurrent", "dataclasses", "fnmatch", "inspect", "ipaddress", "json"),
+    *("logging", "random", "selectors", "shutil", "socket", "ssl", "subprocess", "tempfile"),
+    *("urllib.parse", "importlib.metadata", "leaselock.documents", "leaselock.live"),
+    *(f"leaselock._core.{name}" for name in ("deadlocks", "election", "local_handoff")),
+}
+
+
+def test_run_loads_only_what_a_free_lock_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The modules are most of the time of `run x -- true`. Here they are counted, not timed."""
+    monkeypatch.setenv("LEASELOCK_URL", f"sqlite:///{tmp_path}/locks.db")
+    command = ["run", "x", "--", "true"]
+    loaded = loaded_by(f"from leaselock._cli import main; assert main({command}) == 0")
+    assert "leaselock._backends.sqlite.store" in loaded
+    assert not loaded & NOT_FOR_A_FREE_LOCK
+    ours = {name for name in loaded if name.startswith("leaselock")}
+    assert len(ours) <= 76, "a new module: is it needed to acquire a free lock?"
+    stores = {name.split(".")[2] for name in ours if name.startswith("leaselock._backends.")}
+    assert stores == {"libraries", "sqlite", "url"}
+    commands = {"acquire", "check", "lead", "ls", "show", "top", "wait", "watch", "web"}
+    assert not ours & {f"leaselock._cli.{name}" for name in commands}
+
+
 def test_writes_and_locks_in_transactions_load_no_driver_and_no_event_loop() -> None:
     loaded = loaded_by("import leaselock.optimistic, leaselock.sql")
     assert {"leaselock.optimistic.write", "leaselock.sql"} <= loaded

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from leaselock._cli import exit_codes
 from leaselock._cli.output import say, write_error
-from leaselock.documents import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +22,8 @@ def answer(options: Options, fields: Mapping[str, object]) -> None:
     belongs to their command.
     """
     import json
+
+    from leaselock.documents import SCHEMA
 
     store = {} if options.store is None else {"backend": options.store}
     text = json.dumps({"schema": SCHEMA} | store | dict(fields))

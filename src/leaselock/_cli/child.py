@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from leaselock._cli import exit_codes
 from leaselock._cli.exit_codes import CannotRun, Usage
@@ -76,6 +75,8 @@ def command_environment(
     if has_password(env.get(URL, "")):
         del env[URL]
     elif _has_relative_path(env.get(URL, "")):
+        from urllib.parse import quote
+
         # The command may run in another directory.
         env[URL] = f"sqlite:///{quote(os.getcwd())}/{env[URL][len(RELATIVE) :]}"
     if env.get(URL_FILE):

@@ -19,7 +19,6 @@ from leaselock._cli.exit_codes import Interrupted, Negative
 from leaselock._cli.formatting import describe, format_duration, short_name, time_held
 from leaselock._cli.output import StatusLine, say
 from leaselock._cli.several import blocking
-from leaselock.documents import holder_document
 
 if TYPE_CHECKING:
     from leaselock import Client, Holder, Lease, Lock, Waiter
@@ -96,6 +95,8 @@ class InteractiveWait:
         say(f"acquired {self.lock.name!r}, token {lease.token}; {waited}")
 
     def _busy(self) -> Negative:
+        from leaselock.documents import holder_document
+
         timeout = self.options.timeout
         waited = f" after {format_duration(timeout)}" if timeout else ""
         lock = blocking(self.lock)

@@ -25,7 +25,6 @@ from leaselock._cli.signals import Signals
 from leaselock._cli.store import open_client
 from leaselock._cli.supervisor import Outcome, Supervisor
 from leaselock._cli.terminal import controlling_terminal
-from leaselock.documents import holder_document
 
 if TYPE_CHECKING:
     import signal
@@ -99,6 +98,8 @@ def _report(
 ) -> None:
     """Print how it went: as a document, or with --verbose as text."""
     if options.json:
+        from leaselock.documents import holder_document
+
         kind = exit_codes.KINDS.get(outcome.code)
         error = {"error": kind, "message": outcome.failure} if outcome.failure else {}
         document = {

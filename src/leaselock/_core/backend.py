@@ -11,7 +11,6 @@ verification/models checks.
 from __future__ import annotations
 
 import abc
-import fnmatch
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -417,7 +416,9 @@ class Inspect(
 
 def matching(names: Iterable[str], pattern: str) -> list[str]:
     """The names that a list of locks with this pattern has, in its order."""
-    return sorted({name for name in names if fnmatch.fnmatchcase(name, pattern)})
+    from fnmatch import fnmatchcase
+
+    return sorted({name for name in names if fnmatchcase(name, pattern)})
 
 
 class Walk(NamedTuple("Walk", [("pattern", str)]), Request[Sequence[LockState]]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
 
 from leaselock._backends.sqlite import host_checks, permissions
 from leaselock._backends.sqlite.host_checks import boot
@@ -89,6 +88,8 @@ def path_of(text: str) -> str:
             f"write {_EXAMPLE}, or sqlite:/// for the default file"
         )
     if url.path.startswith("/~/"):
+        from urllib.parse import quote
+
         home = quote(os.path.expanduser(path))
         raise ValueError(f"a URL has no ~ for the home directory: write sqlite:///{home}")
     return _absolute(path) if path else default_path(os.environ)
