@@ -25,10 +25,15 @@ SOURCE = Path(__file__).parent / "porcupine"
 MODELS = ("mutex", "reentrant", "fenced", "reentrant-fenced", "shared", "shared-fenced")
 # The models of locks that have readers, or permits.
 SHARED = MODELS[-2:]
+# Those of permits with numbers: unique; with rising tokens, too; and the lowest that are free, and
+# nothing is refused while enough are free. The last one is for histories without waiters and late
+# grants: a number that is offered to a waiter, or was granted too late, is taken, and no history
+# shows it.
+NUMBERED = ("numbered", "numbered-fenced", "numbered-lowest")
 # The names that the checker has for the fields of an operation.
 FIELDS = (
     *("Lock", "Client", "Kind", "Hold", "Owner", "Token", "Call", "Return"),
-    *("Mode", "Permits", "Limit"),
+    *("Mode", "Permits", "Limit", "Slots"),
 )
 # Later than any instant: an operation that does not return.
 NEVER = (1 << 63) - 1
@@ -41,7 +46,7 @@ class Operation(NamedTuple):
     lock: str
     client: int
     kind: str
-    """acquire, release or expire."""
+    """acquire, release or expire; or refuse, of an acquire that did not wait and got nothing."""
     hold: str
     owner: str
     token: int
@@ -50,6 +55,7 @@ class Operation(NamedTuple):
     mode: str = "exclusive"
     permits: int = 0
     limit: int = 0
+    slots: tuple[int, ...] = ()
 
     def line(self) -> str:
         """As the checker reads it."""

@@ -13,12 +13,20 @@ from testkit.servers.redis import Redis
 from verification.linearizability.broken import ERRORS, RedisLocks
 from verification.linearizability.operations import (
     MODELS,
+    NUMBERED,
     SHARED,
     Checker,
     Operation,
     operations_of,
 )
-from verification.linearizability.workload import Ours, OurShared, run
+from verification.linearizability.workload import (
+    LIMIT,
+    OurPermits,
+    Ours,
+    OurShared,
+    PermitWorker,
+    run,
+)
 from verification.storms.targets import TARGETS
 
 import leaselock
@@ -33,6 +41,8 @@ if TYPE_CHECKING:
 
 SECONDS = 2.0
 CLIENTS, THREADS = 3, 2
+# Seconds. A grant that arrives after most of it is given up, and asked for again.
+PERMITS_LEASE = 0.4
 TRIES = 5
 
 
@@ -138,6 +148,98 @@ def test_broken_rules_of_sharing_are_found(
     monkeypatch.setattr("leaselock._core.rules.compatible", broken)
     histories = (shared_history(f"memory://{broken.__name__}-{i}", 1.0) for i in range(30))
     assert any(checker.complaints("shared", operations) for operations in histories)
+
+
+def permits_history(url: str, *, waits: bool, seconds: float = SECONDS) -> list[Operation]:
+    """What threads did that took numbered permits, and waited for them or only tried."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(leaselock.Client(url)) for _ in range(CLIENTS)]
+        makers = [
+            partial(OurPermits, client, PERMITS_LEASE, waits=waits)
+            for client in clients
+            for _ in range(THREADS)
+        ]
+        return run(makers, seconds, 1, PermitWorker)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["waiting", "trying"])
+@pytest.mark.parametrize("store", ["memory", "sqlite", "redis", "postgres"])
+def test_numbered_permits_are_linearizable(
+    store: str, waits: bool, checker: Checker, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if store in ("redis", "postgres"):
+        url = request.getfixturevalue(store).url
+    else:
+        url = {"memory": f"memory://numbered-{waits}", "sqlite": f"sqlite:///{tmp_path}/n.db"}[
+            store
+        ]
+    operations = permits_history(url, waits=waits)
+    kinds = {operation.kind for operation in operations}
+    assert kinds == {"acquire", "release", "expire"} | (set() if waits else {"refuse"})
+    assert {slot for operation in operations for slot in operation.slots} == {0, 1, 2}
+    for model in NUMBERED[:2]:
+        assert checker.complaints(model, operations) == []
+    if waits:
+        return
+    for _ in range(TRIES):
+        if not has_late_grants(operations):
+            assert checker.complaints("numbered-lowest", operations) == []
+            return
+        operations = permits_history(url, waits=waits)
+    pytest.skip("the machine was too slow: each history may have grants that arrived too late")
+
+
+def has_late_grants(operations: Sequence[Operation]) -> bool:
+    """Whether a grant may have been given up because it arrived too late: it had numbers for a
+    while, and is in no history.
+    """
+    most = PERMITS_LEASE / 2 * 1e9
+    asked = [each for each in operations if each.kind in ("acquire", "refuse")]
+    return any(each.returned - each.call > most for each in asked)
+
+
+def numbers_of_others(taken: Sequence[int], permits: int) -> tuple[int, ...]:
+    """The same number to several holders."""
+    return tuple(range(permits))
+
+
+def highest_free(taken: Sequence[int], permits: int) -> tuple[int, ...]:
+    free = sorted(set(range(LIMIT)) - set(taken))
+    return tuple(free[-permits:])
+
+
+def one_permit_less(others: Sequence[Any], claim: Any, limit: int = 0) -> bool:
+    return compatible(others, claim, limit - 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "broken", "models"),
+    [
+        ("lowest_free", numbers_of_others, {*NUMBERED}),
+        ("lowest_free", highest_free, {"numbered-lowest"}),
+        ("compatible", one_permit_less, {"numbered-lowest"}),
+        ("compatible", one_permit_more, {*NUMBERED}),
+    ],
+)
+def test_broken_rules_of_numbers_are_found(
+    function: str,
+    broken: Any,
+    models: set[str],
+    checker: Checker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A history may be right by chance, so several are judged: one that is wrong is enough."""
+    monkeypatch.setattr(f"leaselock._core.rules.{function}", broken)
+    found: set[str] = set()
+    for i in range(TRIES):
+        operations = permits_history(f"memory://{broken.__name__}-{i}", waits=False, seconds=1.0)
+        if has_late_grants(operations):
+            continue
+        found |= {model for model in NUMBERED if checker.complaints(model, operations)}
+        assert found <= models
+        if found == models:
+            return
+    raise AssertionError(f"only {found or 'no model'} found it")
 
 
 def judged(checker: Checker, redis: Redis, error: str, seed: int) -> set[str]:

@@ -19,6 +19,10 @@ LOCKS = ("a", "b")
 EXCLUSIVE = ("exclusive", 0, 0)
 # "b" is a semaphore where locks are shared.
 SEMAPHORE, LIMIT = "b", 3
+# How long a claim of permits waits, where claims wait, and a pause after a refusal elsewhere.
+PATIENCE, PAUSE = 60.0, 0.005
+# The clocks of a client and its store agree to this, in nanoseconds.
+CLOCKS = 100_000_000
 # The percentage of the holds that last longer than the lease.
 LONG = 25
 
@@ -123,7 +127,45 @@ class Worker:
             self.log.add(inner._replace(kind="release", call=releasing, returned=ended))
 
 
-def run(makers: Sequence[Callable[[], Locks]], seconds: float, seed: int) -> list[Operation]:
+class PermitWorker(Worker):
+    """One that takes numbered permits, and logs each hold that was in the store."""
+
+    locks: OurPermits
+
+    def turn(self) -> None:
+        """Take permits, hold them, end the hold; or be refused."""
+        name, permits = self.rng.choice(LOCKS), self.rng.choice((1, 1, 2))
+        self.count += 1
+        began = now()
+        lease = self.locks.take(name, permits)
+        granted = now()
+        asked = (name, self.number, "acquire", f"{self.number}-{self.count}", str(self.number))
+        shares = ("permits", permits, LIMIT)
+        if lease is None:
+            if not self.locks.waits:
+                self.log.add(Operation(*asked, 0, began, granted, *shares)._replace(kind="refuse"))
+            time.sleep(PAUSE)
+            return
+        first = Operation(*asked, lease.token, began, granted, *shares, lease.slots)
+        self.log.add(first)
+        held = OurHold(lease)
+        long = self.rng.randrange(100) < LONG
+        time.sleep(self.locks.lease * self.rng.uniform(1.1, 1.6) if long else 0.001)
+        relied = min(now(), held.valid_until())
+        if held.release():
+            self.log.add(first._replace(kind="release", call=relied, returned=max(now(), relied)))
+            return
+        # The numbers are taken until the lease ends in the store, which is after the report.
+        over = max(now(), granted + round(self.locks.lease * 1e9) + CLOCKS)
+        self.log.add(first._replace(kind="expire", call=relied, returned=over))
+
+
+def run(
+    makers: Sequence[Callable[[], Locks]],
+    seconds: float,
+    seed: int,
+    worker_type: type[Worker] = Worker,
+) -> list[Operation]:
     """A thread for each of *makers*, for that many seconds; what they did."""
     log, over = Log(), now() + round(seconds * 1e9)
     errors: list[BaseException] = []
@@ -131,7 +173,7 @@ def run(makers: Sequence[Callable[[], Locks]], seconds: float, seed: int) -> lis
     def work(number: int, make: Callable[[], Locks]) -> None:
         try:
             with closing(make()) as locks:
-                worker = Worker(number, locks, log, random.Random(f"{seed} {number}"))
+                worker = worker_type(number, locks, log, random.Random(f"{seed} {number}"))
                 while now() < over:
                     worker.turn()
         except BaseException as error:
@@ -189,6 +231,21 @@ class OurShared(Ours):
             lock = sides.write if mode == "exclusive" else sides.read
             taken, shares = lock.try_acquire(timeout=2.0), (mode, 0, 0)
         return None if taken is None else OurHold(taken, shares)
+
+
+class OurPermits(Ours):
+    """Semaphores with numbered permits. Claims wait, or only try."""
+
+    reentrant = False
+
+    def __init__(self, client: leaselock.Client, lease: float, *, waits: bool) -> None:
+        super().__init__(client, lease)
+        self.waits = waits
+
+    def take(self, name: str, permits: int) -> leaselock.Lease | None:
+        """Take that many permits."""
+        lock = self.client.semaphore(name, LIMIT, numbered=True, lease=self.lease, renew=False)
+        return lock.try_acquire(permits, timeout=PATIENCE if self.waits else 0.0)
 
 
 class OurHold:

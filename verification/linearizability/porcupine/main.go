@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +22,8 @@ const timeout = 120 * time.Second
 
 // Operation is one call of a client, from its invocation to its return. Hold is the same for an
 // acquire and for what ends it; an owner may have several holds of a lock at once if it is
-// reentrant. An expiry is internal: the lease ends between the two instants.
+// reentrant. An expiry is internal: the lease ends between the two instants. A "refuse" is an
+// acquire that got nothing, at once.
 type Operation struct {
 	Lock   string
 	Client int
@@ -35,10 +37,13 @@ type Operation struct {
 	Mode    string
 	Permits int
 	Limit   int
+	// The numbers of the permits, in order, of a semaphore that numbers them.
+	Slots []int
 }
 
 // state of one lock: Depth counts the acquires of its owner, Hold is the outermost of them. If it
-// is shared, Depth counts the readers or permits, and Hold lists their holds in order.
+// is shared, Depth counts the readers or permits, and Hold lists their holds in order, each with the
+// numbers of its permits.
 type state struct {
 	Owner string
 	Hold  string
@@ -46,15 +51,52 @@ type state struct {
 	Token int64
 }
 
-type rules struct{ reentrant, fenced, shared bool }
+type rules struct{ reentrant, fenced, shared, numbered, lowest bool }
 
 var models = map[string]rules{
-	"mutex":            {false, false, false},
-	"reentrant":        {true, false, false},
-	"fenced":           {false, true, false},
-	"reentrant-fenced": {true, true, false},
-	"shared":           {false, false, true},
-	"shared-fenced":    {false, true, true},
+	"mutex":            {},
+	"reentrant":        {reentrant: true},
+	"fenced":           {fenced: true},
+	"reentrant-fenced": {reentrant: true, fenced: true},
+	"shared":           {shared: true},
+	"shared-fenced":    {shared: true, fenced: true},
+	"numbered":         {shared: true, numbered: true},
+	"numbered-fenced":  {shared: true, numbered: true, fenced: true},
+	"numbered-lowest":  {shared: true, numbered: true, fenced: true, lowest: true},
+}
+
+// entry is a hold as the state lists it.
+func entry(op Operation) string {
+	if len(op.Slots) == 0 {
+		return op.Hold
+	}
+	return op.Hold + "=" + strings.Trim(strings.ReplaceAll(fmt.Sprint(op.Slots), " ", ","), "[]")
+}
+
+// numbersFit tells whether the permits of an acquire have numbers that no present hold has.
+func (r rules) numbersFit(holds []string, op Operation) bool {
+	taken := map[int]bool{}
+	for _, hold := range holds {
+		_, numbers, _ := strings.Cut(hold, "=")
+		for _, number := range strings.Split(numbers, ",") {
+			slot, err := strconv.Atoi(number)
+			if err != nil {
+				fail(err)
+			}
+			taken[slot] = true
+		}
+	}
+	next := 0
+	for _, slot := range op.Slots {
+		for r.lowest && taken[next] {
+			next++
+		}
+		if taken[slot] || slot < 0 || slot >= op.Limit || r.lowest && slot != next {
+			return false
+		}
+		taken[slot] = true
+	}
+	return len(op.Slots) == op.Permits
 }
 
 // share is the step of a lock that has readers, or permits. Its Owner is the mode of its holds.
@@ -68,12 +110,18 @@ func (r rules) share(now state, op Operation) (bool, state) {
 		if op.Mode == "permits" {
 			legal = legal && now.Depth+op.Permits <= op.Limit
 		}
-		holds = append(holds, op.Hold)
+		if r.numbered {
+			legal = legal && r.numbersFit(holds, op)
+		}
+		holds = append(holds, entry(op))
 		sort.Strings(holds)
 		return legal, state{op.Mode, strings.Join(holds, " "), now.Depth + size(op), op.Token}
 	}
-	place := sort.SearchStrings(holds, op.Hold)
-	if place == len(holds) || holds[place] != op.Hold {
+	if op.Kind == "refuse" {
+		return !r.lowest || now.Depth+op.Permits > op.Limit, now
+	}
+	place := sort.SearchStrings(holds, entry(op))
+	if place == len(holds) || holds[place] != entry(op) {
 		return false, now
 	}
 	holds = append(holds[:place], holds[place+1:]...)
