@@ -14,7 +14,7 @@ from verification.models.worlds import claim_of
 from leaselock._backends.redis.keys import RECORD, keys_of, message_of
 from leaselock._backends.redis.scripted_lock import CONFIRM_WITHIN_MS
 from leaselock._backends.redlock.master import ReleaseGrant
-from leaselock._core.backend import Acquire, Busy, Claim, Grant, Release, Released
+from leaselock._core.backend import Acquire, BreakLock, Busy, Claim, Grant, Release, Released
 
 if TYPE_CHECKING:
     from leaselock._backends.redis.messages import Address, Send
@@ -236,3 +236,16 @@ def test_a_claim_whose_vote_was_given_back_is_notified() -> None:
     client.messages.clear()
     rival.release(2)
     assert [message_of(message)[0] for message in client.messages] == [client.claim(2).id]
+
+
+@pytest.mark.parametrize("form", ["hash", "string"])
+@pytest.mark.parametrize("cached", [True, False])
+def test_the_client_that_caches_a_broken_lock_is_notified(form: str, cached: bool) -> None:
+    """It would grant the lock again without asking."""
+    world = World(form)
+    holder, operator = world.client(1), world.client(2)
+    claim = holder.claim(1)._replace(tokens=100, cached=cached)
+    token(holder.runner.run(holder.backend.request(Acquire(claim, True), 0.0)))
+    broken = operator.runner.run(operator.backend.request(BreakLock("a", None), 0.0))
+    assert broken.done
+    assert len([word for word in holder.messages if word.endswith(":1")]) == cached

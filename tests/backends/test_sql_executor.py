@@ -42,6 +42,19 @@ def test_prepared_statements_are_remembered() -> None:
     assert (ended.value.value, connection.prepared) == (["row"], {"now"})
 
 
+def test_an_interrupt_before_they_are_remembered_counts_as_a_failure() -> None:
+    class Interrupted(set[str]):
+        def update(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    connection = SimpleNamespace(prepared=Interrupted(), usable=True, resumable=False)
+    running = execution(connection)
+    running.send(None)
+    with pytest.raises(KeyboardInterrupt):
+        running.send(["prepared", "row"])
+    assert connection.prepared is None
+
+
 @pytest.mark.parametrize(
     "error", [SqlError("42P05", ""), OutcomeUnknown("silence"), asyncio.CancelledError()]
 )

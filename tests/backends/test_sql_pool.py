@@ -12,15 +12,23 @@ import psycopg
 import pytest
 from testkit.servers.databases import emptied
 from testkit.servers.process import eventually
+from tests.backends.sessions import Direct
 from tests.backends.sql import Stage
 
 import leaselock
 from leaselock._backends.sql import pool
+from leaselock._backends.sql.statements import SqlError
+from leaselock._backends.sql.store import store_of
+from leaselock._backends.sql.url import parsed
 from leaselock._core import hold_registry
+from leaselock._drivers import system_env
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from testkit.servers.mariadb import MariaDB
     from testkit.servers.postgres import Postgres
+
+    from leaselock._backends.sql.executor import Executor
 
 # The statement of ours that waits for a lock: where, and since when.
 WAITS = """
@@ -111,3 +119,36 @@ def test_an_answer_that_does_not_come_costs_the_connection(postgres: Postgres) -
                 await task
 
     asyncio.run(main())
+
+
+def test_an_error_in_a_transaction_keeps_its_connection_out_of_the_pool(mariadb: MariaDB) -> None:
+    """The answer does not say whether the transaction has ended."""
+    direct = Direct(store_of(parsed(emptied(mariadb)), system_env.now))
+    connection = direct.connect()
+    direct.execute(connection, ("begin",))
+    with pytest.raises(SqlError):
+        direct.execute(connection, (("raw", {"text": "SELECT 1 FROM nowhere"}),))
+    assert not connection.usable
+    direct.execute(connection, ("rollback",))
+    assert connection.usable
+    direct.close()
+
+
+def test_a_request_that_is_not_answered_in_time_is_not_sent_again(postgres: Postgres) -> None:
+    """Other idle connections would only wait for the same row."""
+    store = store_of(parsed(emptied(postgres)), system_env.now)
+    direct, sent = Direct(store), []
+    until = system_env.now()
+
+    async def work(executor: Executor) -> None:
+        sent.append(executor.connection.number)
+        raise OutcomeUnknown("the server did not answer in time")
+
+    for _ in range(3):
+        connection = direct.connect()
+        connection.reused = True
+        store.pool.idle.append(connection)
+    with pytest.raises(OutcomeUnknown):
+        direct.run(store.pool.run(work, until, repeatable=True))
+    assert len(sent) == 1
+    direct.close()

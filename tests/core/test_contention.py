@@ -189,6 +189,22 @@ def test_a_queue_that_cannot_be_read_tells_nothing() -> None:
     scene.do(machine, whole(), 40.0)
 
 
+def test_a_lost_lease_is_not_contended() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=LEASE).acquire(None)
+        waiting(scene)
+        handle.contended()
+        await Sleep(machine.now() + 1.0)
+        assert handle.contended()
+        handle.hold.lose("for the test")
+        assert not handle.contended()
+
+    scene.do(machine, whole(), 40.0)
+
+
 def test_a_released_lease_is_not_told() -> None:
     """Nor is a nested one that was released, although its hold goes on."""
     scene = Scene()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from verification.simulation.world import Machine
 
     from leaselock._core.client_core import ClientCore
+    from leaselock._core.local_handoff import LocalQueue
     from leaselock._core.mutex import Mutex
 
 
@@ -170,6 +171,27 @@ def test_a_detached_lease_is_not_handed_on() -> None:
     assert last.ended
     assert last.error is None
     assert asked(scene.store, SetLifetime) == 1
+
+
+def test_nothing_is_kept_of_a_cached_lease_that_was_released() -> None:
+    scene = Scene()
+    machine, service = client_of(scene)
+
+    async def one() -> None:
+        handle = await mutex_of(service, local_handoffs=0, cached=True, lease=1.0).acquire(None)
+        assert handle is not None
+        await handle.release()
+        assert len(queues()) == 1
+
+    def queues() -> dict[str, LocalQueue]:
+        backend = service.contexts[None].registry.backend
+        assert isinstance(backend, LocalHandoff)
+        return backend.queues
+
+    scene.do(machine, one())
+    scene.world.play(scene.world.time + 10.0)
+    assert asked(scene.store, Release) == 1
+    assert queues() == {}
 
 
 def test_a_lock_without_local_handoffs_goes_to_the_store() -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Refusing, Scene, mutex_of
 
-from leaselock._core.backend import Acquire, Release
+from leaselock._core.backend import Acquire, Convert, Release
+from leaselock._core.hold import State
 from leaselock.errors import ClientClosed, OutcomeUnknown, not_applied
 
 if TYPE_CHECKING:
@@ -97,3 +98,16 @@ def test_the_end_of_the_client_ends_the_wait_at_once() -> None:
     assert isinstance(waiting.error, ClientClosed)
     scene.world.play(25.0)
     assert closing.ended
+
+
+def test_an_unlocked_lease_is_upgraded_without_the_store() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.silent = (Acquire,)
+    mutex = mutex_of(service, on_outage="unlocked", mode="update")
+    handle = scene.do(machine, mutex.acquire(None))
+    assert handle.hold.is_unlocked
+    before = len(scene.store.seen)
+    assert scene.do(machine, handle.upgrade(10.0))
+    assert not any(isinstance(seen, Convert) for seen in scene.store.seen[before:])
+    assert handle.hold.state is State.HELD

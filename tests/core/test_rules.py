@@ -351,3 +351,13 @@ def test_a_grant_to_a_waiter_lasts_until_it_must_be_confirmed() -> None:
     lock.acquire("waiter")
     (hold,) = lock.state().holds
     assert (hold.record.offered, hold.remaining) == (False, 30.0)
+
+
+def test_the_client_that_caches_a_broken_lock_is_notified() -> None:
+    """It would grant the lock again without asking."""
+    clients = Clients()
+    held = claim_of("holder")._replace(cached=True)
+    assert isinstance(clients.table.answer("holder", Acquire(held, True)), Grant)
+    broken = clients.table.answer("operator", BreakLock("a", None))
+    assert isinstance(broken, Broken)
+    assert clients.notified == [("holder", "holder:1")]

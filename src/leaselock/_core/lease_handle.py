@@ -332,7 +332,7 @@ class LeaseHandle:
             )
         if hold.claim.mode == "shared":
             raise WouldDeadlock(hold.claim.name, "exclusive")
-        if hold.claim.mode == "update":
+        if hold.claim.mode == "update" and not hold.is_unlocked:
             deadline = FOREVER if limit is None else now + limit
             lock = self.lock()
             waiting = None if lock is None else lock.waiting
@@ -390,7 +390,7 @@ class LeaseHandle:
 
     def contended(self) -> bool:
         """Whether others waited for the lock at the last look, which are repeated from now on."""
-        if self.released or self.hold.is_unlocked:
+        if self.released or self.hold.is_unlocked or self.hold.state is not State.HELD:
             return False
         return self._observer().seen
 

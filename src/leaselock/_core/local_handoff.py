@@ -533,6 +533,8 @@ class LocalHandoff(Backend):
             queue.releases -= 1
             self.backend.forget(lease.claim)
             queue.wake_first()
+            if queue.is_idle() and self.queues.get(lease.claim.name) is queue:
+                del self.queues[lease.claim.name]
 
     def forget(self, claim: Claim) -> None:
         """Stop waiting: the claim was granted, or its release is already scheduled."""

@@ -620,6 +620,9 @@ def break_lock(row: LockRow, request: BreakLock) -> Broken:
     broken = [hold for hold in holds if hold.is_meant(token)]
     for hold in broken:
         row.remove(hold.id)
+        if hold.cached:
+            # Its client would grant it again without asking.
+            row.notify(hold.id, hold.client)
     found = broken or holds
     notified = grant_and_notify(row, before, "")
     return Broken(found[0] if found else None, bool(broken), notified)

@@ -31,6 +31,9 @@ class Executor:
         connection.complete = not (begins or added) and connection.usable
         try:
             results: list[Result] = await Call(connection, Execute(text), self.until)
+            if added and connection.prepared is not None:
+                connection.prepared.update(added)
+                results = results[len(added) :]
         except Exception:
             # It is not known which statements were prepared.
             connection.prepared = None
@@ -39,7 +42,4 @@ class Executor:
             if not connection.resumable:
                 connection.prepared = None
             raise
-        if added and connection.prepared is not None:
-            connection.prepared.update(added)
-            results = results[len(added) :]
         return self.dialect.grouped(script, results)

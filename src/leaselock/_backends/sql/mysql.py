@@ -274,9 +274,11 @@ class Mysql(DatabaseProtocol):
             raise self.silent() from None
         except (OSError, *MALFORMED) as error:
             raise self._lost(error) from error
-        self.reply_pending = False
         self.broken = bool(answer.buffer)
-        self.status = answer.status
+        if answer.results:  # an error says nothing about the transaction
+            self.status = answer.status
+        # Last: an interrupt before it leaves a connection that is not used again.
+        self.reply_pending = False
         if answer.error is None:
             return answer.results
         if answer.connection_ended:

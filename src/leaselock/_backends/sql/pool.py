@@ -77,16 +77,19 @@ class Pool:
             while True:
                 connection: Connection | None = None
                 try:
-                    connection = self._idle(bare) or await self._resumed(until, bare)
-                    connection = connection or await self.connect(until, bare)
                     try:
+                        connection = self._idle(bare) or await self._resumed(until, bare)
+                        connection = connection or await self.connect(until, bare)
                         return await self.converse(connection, work, until)
                     finally:
-                        self._put_back(connection, bare)
+                        if connection is not None:
+                            self._put_back(connection, bare)
                 except OutcomeUnknown as error:
                     # The next connection may have ended, too; in the end a new one is used.
                     if not (repeatable and connection is not None and connection.reused):
                         raise
+                    if connection.now() >= until:
+                        raise  # it did not end: the server has not answered in time
                     unknown = error
                 except NotApplied:
                     # This attempt was not applied, but an earlier one may have been.

@@ -17,6 +17,8 @@ local record = form ~= 'hash' and KEYS[5]
 
 -- include hand_over.lua
 
+-- include revoke.lua
+
 local function break_among_holds(owner, about)
   local limits = KEYS[5]
   -- include enqueue.lua
@@ -41,6 +43,7 @@ if kind == 'shared' or kind == 'permits' then
   end
 end
 if owner ~= ARGV[1] then return {0, owner or '', about} end
+if about then revoke(about) end
 redis.call('DEL', lock)
 if record then redis.call('DEL', record) end
 local done = hand_over('')
