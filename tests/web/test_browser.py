@@ -157,6 +157,22 @@ def test_long_texts_and_many_marks_are_cut(browser: Chromium) -> None:
         browser.open("about:blank")
 
 
+def test_a_long_name_is_broken_between_its_words(browser: Chromium, page: str, store: str) -> None:
+    name = "tenant:1/com.example.ReservationServiceOfTheWarehouse#reserve_stock_for_the_order"
+    with leaselock.Client(store) as client, client.lock(name):
+        shown(browser, name)
+        parts = browser.value(
+            "[...document.querySelectorAll('#rows td:first-child a')[0].childNodes]"
+            ".map((node) => node.textContent)"
+        )
+    assert "".join(parts) == name
+    assert [part for part in parts if part] == [
+        *("tenant:", "1/", "com.", "example."),
+        *("Reservation", "Service", "Of", "The", "Warehouse#"),
+        *("reserve_", "stock_", "for_", "the_", "order"),
+    ]
+
+
 class Pairs(Foreign):
     """Stands for a client of a store where one owner waits for each lock."""
 
@@ -183,6 +199,9 @@ def test_the_graph_uses_the_width(browser: Chromium) -> None:
             room = browser.value("document.getElementById('graph').clientWidth")
             assert browser.value("document.querySelector('#graph svg').clientWidth") <= room
         assert heights[1] < heights[0]
+        # Up to the right edge, and the page as well.
+        assert browser.value("document.querySelector('#graph svg').clientWidth") > 0.9 * room
+        assert browser.value("document.querySelector('main').clientWidth") > 1850
         assert browser.problems == []
         browser.open("about:blank")
 

@@ -15,7 +15,12 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+// The beginning and the end of a long text: names that begin alike differ at the end.
+function cut(text, most) {
+  const letters = [...text];
+  const first = Math.floor((most - 1) / 2);
+  return letters.length > most ? `${letters.slice(0, first).join("")}…${letters.slice(first + 1 - most).join("")}` : text;
+}
 
 // The owners that are connected by waits, in the order of the server.
 function components(owners, waits) {
@@ -106,22 +111,30 @@ function place(part, waits, stuck, top, centres) {
 }
 
 // The centres of all owners, with the components side by side in as many columns as the width has
-// room for, each in the column that is the shortest so far; and the size of the picture.
+// room for, each as far up as there is room, a wide one across several columns; and the size of the
+// picture.
 function arrange(parts, waits, stuck, width, margin) {
+  const gap = margin + 2 * MARGIN;
   const placed = parts.map((part) => {
     const centres = new Map();
     const height = place(part, waits, stuck, 0, centres);
     return { centres, height, width: Math.max(...[...centres.values()].map((centre) => centre.x)) + WIDTH / 2 };
   });
-  const column = Math.max(...placed.map((part) => part.width)) + margin + 2 * MARGIN;
-  const bottoms = new Array(Math.max(1, Math.min(parts.length, Math.floor((width + 2 * MARGIN) / column)))).fill(MARGIN);
+  const least = Math.min(...placed.map((part) => part.width)) + gap;
+  for (const part of placed) part.span = Math.ceil((part.width + gap) / least);
+  const room = Math.floor((width + 2 * MARGIN) / least);
+  const count = Math.max(...placed.map((part) => part.span), Math.min(room, placed.reduce((sum, part) => sum + part.span, 0)));
+  // In a wide window the columns are further apart.
+  const column = count === room ? (width + 2 * MARGIN) / count : least;
+  const bottoms = new Array(count).fill(MARGIN);
   const all = new Map();
   let right = 0;
   for (const part of placed) {
-    const index = bottoms.indexOf(Math.min(...bottoms));
-    for (const [id, { x, y }] of part.centres) all.set(id, { x: x + index * column, y: y + bottoms[index] });
+    const tops = Array.from({ length: count - part.span + 1 }, (_, i) => Math.max(...bottoms.slice(i, i + part.span)));
+    const top = Math.min(...tops), index = tops.indexOf(top);
+    for (const [id, { x, y }] of part.centres) all.set(id, { x: x + index * column, y: y + top });
     right = Math.max(right, index * column + part.width + margin);
-    bottoms[index] += part.height + 26;
+    bottoms.fill(top + part.height + 26, index, index + part.span);
   }
   return [all, right, Math.max(...bottoms)];
 }
@@ -155,7 +168,7 @@ function edge(wait, centres, text, both, id) {
   const part = wait.deadlocked ? 0.5 : 0.4;
   const on = (axis) => (1 - part) ** 2 * start[axis] + 2 * part * (1 - part) * bend[axis] + part ** 2 * end[axis];
   const middle = { x: on("x"), y: on("y") };
-  const words = cut(text(wait.name), 22);
+  const words = cut(text(wait.name), Math.min(22, Math.max(10, Math.floor((0.88 * (COLUMN - WIDTH)) / LETTER))));
   const label = make("text", { x: middle.x, y: middle.y + 4, "text-anchor": "middle" }, words);
   label.append(make("title", {}, text(wait.name)));
   return [
@@ -179,7 +192,7 @@ export const address = (name) => `#lock=${encodeURIComponent(name.toWellFormed?.
 // Replace the content of *container* with a picture of *data*, as /api/graph sends it. *text* makes
 // a text visible, *person* names an owner.
 export function draw(container, data, { text, person }) {
-  [WIDTH, COLUMN, LETTERS] = container.clientWidth < 520 ? [150, 252, 19] : [190, 340, 25];
+  [WIDTH, COLUMN, LETTERS] = container.clientWidth < 380 ? [110, 204, 14] : container.clientWidth < 520 ? [146, 234, 19] : [190, 350, 25];
   const notes = [];
   const note = (words) => notes.push(Object.assign(document.createElement("p"), { textContent: words }));
   if (data.left_out) note(`${data.left_out} more waits are not drawn.`);

@@ -65,6 +65,21 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
+// A long name with the places where its line may end: behind a separator; within a long word before a
+// capital, too. The text is the same, and so is what is copied.
+const ENDS = /(?<=[/:.,;#@|=&?])(?![/:.,;#@|=&?]|$)/u, WITHIN = /(?<=_)(?!_|$)|(?<=\p{Ll})(?=\p{Lu})/u, LONG = 24, SHORT = 22;
+function breakable(words) {
+  if (words.length <= SHORT) return words;
+  const whole = document.createDocumentFragment();
+  const parts = words.split(ENDS).flatMap((part) => (part.length > LONG ? part.split(WITHIN) : [part]));
+  parts.forEach((part, i) => whole.append(...(i ? [element("wbr"), part] : [part])));
+  return whole;
+}
+
+// A short name is not broken, but begins the next line.
+const kept = (words) => (words.length > SHORT ? "" : "whole");
+const named = (tag, words, properties = {}) => element(tag, { className: kept(words), ...properties }, breakable(words));
+
 // Setting the same text again would make the browser lay the page out again.
 function say(node, words) {
   if (node.textContent !== words) node.textContent = words;
@@ -122,12 +137,13 @@ function badges(lock) {
 function fill(row, lock) {
   const [name, holder] = row.cells;
   const link = name.firstChild;
-  link.textContent = text(lock.name);
+  link.replaceChildren(breakable(text(lock.name)));
+  link.className = kept(lock.name);
   link.href = address(lock.name);
   row.dataset.name = lock.name;
   name.replaceChildren(link, ...badges(lock));
   const others = lock.holders > 1 ? ` and ${lock.holders - 1} more` : "";
-  holder.replaceChildren(lock.holder ? person(lock.holder) + others : lock.unreadable ? "unknown" : "free");
+  holder.replaceChildren(...(lock.holder ? [named("span", person(lock.holder)), others] : [lock.unreadable ? "unknown" : "free"]));
   if (lock.holder?.label) holder.append(element("span", { className: "label", textContent: text(lock.holder.label) }));
   row.classList.toggle("deadlocked", lock.deadlocked);
   tick(row, lock);
@@ -191,7 +207,7 @@ function totals() {
 
 // --- deadlocks and events ---------------------------------------------------------------------------
 
-const lockLink = (name) => element("a", { href: address(name), textContent: text(name) });
+const lockLink = (name) => named("a", text(name), { href: address(name) });
 
 function showDeadlocks(found) {
   const before = JSON.stringify(deadlocks);
@@ -201,8 +217,8 @@ function showDeadlocks(found) {
   by("deadlocks").hidden = found.length === 0;
   if (JSON.stringify(found) === before) return;
   by("deadlock-list").replaceChildren(...found.map((deadlock) => element("div", {}, element("ol", {},
-    ...deadlock.map((wait) => element("li", {}, `${person(wait.waiter)} waits for `, lockLink(wait.name),
-      `, held by ${person(wait.holder)}`))),
+    ...deadlock.map((wait) => element("li", {}, named("span", person(wait.waiter)), " waits for ", lockLink(wait.name),
+      ", held by ", named("span", person(wait.holder))))),
     ...command("The youngest wait is the first one. To end the deadlock:", deadlock.at(-1).name, deadlock.at(-1).holder.token, "deadlock"))));
 }
 
@@ -212,7 +228,7 @@ function eventItem(change, withName) {
   const when = element("time", { textContent: new Date(change.at * 1000).toLocaleTimeString() });
   const rest = element("span", { className: "rest" });
   if (withName) rest.append(lockLink(change.name), " ");
-  rest.append(person(change));
+  rest.append(named("span", person(change)));
   if (change.label) rest.append(` (${text(change.label)})`);
   const words = change.kind === "granted" || change.kind === "left" ? "waited" : "held";
   if (change.seconds !== null && change.seconds >= 0.05) rest.append(`, ${words} ${duration(change.seconds)}`);
@@ -266,7 +282,7 @@ function facts(pairs) {
 
 function holdItem(name, hold) {
   const mode = hold.mode === "permits" ? `${hold.permits} permits` : hold.mode;
-  const item = element("div", { className: "hold" }, element("strong", { textContent: person(hold) }),
+  const item = element("div", { className: "hold" }, element("strong", {}, breakable(person(hold))),
     facts([
       ["held", hold.since ? `${duration(since(hold.since))}, since ${new Date(hold.since * 1000).toLocaleString()}` : "since unknown"],
       ["lease", hold.remaining === null ? "does not end by time" : `${duration(hold.remaining)} left when it was read`],
@@ -307,7 +323,7 @@ async function showDetail() {
   if (!lock?.holders.length && !lock?.unreadable) by("holds").append("free");
   by("queue").replaceChildren(...(lock?.waiters ?? []).map((waiter) => {
     const how = waiter.mode === "exclusive" ? "" : waiter.mode === "permits" ? `, ${waiter.permits} permits` : `, ${waiter.mode}`;
-    return element("li", {}, `${person(waiter)}${waiter.label ? ` (${text(waiter.label)})` : ""}${how}, for ${duration(since(waiter.since))}`);
+    return element("li", {}, named("span", person(waiter)), `${waiter.label ? ` (${text(waiter.label)})` : ""}${how}, for ${duration(since(waiter.since))}`);
   }));
   const more = (lock?.waiter_count ?? 0) - (lock?.waiters.length ?? 0);
   say(by("queue-more"), more > 0 ? `and ${more} more` : lock?.waiters.length ? "" : "empty");
@@ -336,7 +352,7 @@ function route() {
     return;
   }
   opener = document.activeElement;
-  by("detail-title").textContent = text(name);
+  by("detail-title").replaceChildren(breakable(text(name)));
   for (const id of ["holds", "queue", "detail-graph", "detail-events"]) by(id).replaceChildren();
   by("detail").focus();
   showDetail();
