@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from leaselock._core.effects import FOREVER, BodyInterrupter, Owner
@@ -36,15 +36,13 @@ NOT_OURS = "at its release the store no longer had this hold"
 UNCONFIRMED = "the store did not confirm its release, so it stays locked until its lease ends"
 
 
-class State(Enum):
+class State(StrEnum):
     """Where a hold is in its life."""
 
     HELD = "held"
     RELEASING = "releasing"
     FREE = "free"
     LOST = "lost"
-
-    __hash__ = object.__hash__  # Enum's own is a Python function, called with every transition
 
 
 TRANSITIONS = {

@@ -163,8 +163,19 @@ class HoldRegistry:
             metadata = metadata_of(host, pid, owner.title, label, identity, note, process, holds)
             owner.metadata = key, "" if note or owned_by_lock or holds else metadata
         claim_id = f"{client}:{self.serial}"
-        wanted = (tokens, cached, mode, permits, 0.0, False, limit)
-        return Claim(name, claim_id, client, lease, metadata, env.wall(), *wanted)
+        return Claim(
+            name,
+            claim_id,
+            client,
+            lease,
+            metadata,
+            env.wall(),
+            tokens,
+            cached,
+            mode,
+            permits,
+            limit=limit,
+        )
 
     def with_new_id(self, claim: Claim) -> Claim:
         """The same claim with an id that was never used."""

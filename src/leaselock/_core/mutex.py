@@ -150,7 +150,12 @@ class Mutex:
             options.lease,
             options.label,
             owner,
-            *(options.tokens, options.cached, options.mode, permits, options.limit, note),
+            options.tokens,
+            options.cached,
+            options.mode,
+            permits,
+            options.limit,
+            note,
             options.owned_by_lock,
         )
         if options.min_hold:
