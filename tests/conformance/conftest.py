@@ -9,6 +9,6 @@ FEW = 20
 
 
 @pytest.fixture
-def crowd(request: pytest.FixtureRequest) -> int | None:
+def max_waiters(request: pytest.FixtureRequest) -> int | None:
     """How many wait at once in a scenario about many; None for as many as the store bears."""
     return FEW if tier_of(request.node) == "test" else None

@@ -82,12 +82,12 @@ def name(value: object) -> str:
 
 
 def run(
-    scenario: Scenario, store: Store, driver: str, folder: Path, crowd: int | None = None
+    scenario: Scenario, store: Store, driver: str, folder: Path, max_waiters: int | None = None
 ) -> None:
-    """Run it, at the pace of this machine, with at most *crowd* waiters; skip it if the store lacks
-    a needed capability.
+    """Run it at the pace of this machine; skip it if the store lacks a needed capability. At most
+    *max_waiters* wait at once.
     """
     if reason := scenario.skip_reason(store, driver):
         pytest.skip(reason)
-    waiters = min(store.max_waiters, crowd or store.max_waiters)
+    waiters = min(store.max_waiters, max_waiters or store.max_waiters)
     run_scenario(scenario, store._replace(pace=pace(), max_waiters=waiters), driver, folder)

@@ -70,15 +70,15 @@ def parts(first: int, each: int) -> list[object]:
 
 
 @pytest.mark.parametrize(("scenario", "driver"), parts(0, 3), ids=name)
-def test_memory(scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path) -> None:
-    run(scenario, MEMORY, driver, tmp_path, crowd)
+def test_memory(scenario: Scenario, driver: str, max_waiters: int | None, tmp_path: Path) -> None:
+    run(scenario, MEMORY, driver, tmp_path, max_waiters)
 
 
 @pytest.mark.parametrize(("scenario", "driver"), parts(1, 7), ids=name)
-def test_polled(scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path) -> None:
-    run(scenario, POLLED, driver, tmp_path, crowd)
+def test_polled(scenario: Scenario, driver: str, max_waiters: int | None, tmp_path: Path) -> None:
+    run(scenario, POLLED, driver, tmp_path, max_waiters)
 
 
 @pytest.mark.parametrize(("scenario", "driver"), parts(2, 7), ids=name)
-def test_folder(scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path) -> None:
-    run(scenario, FOLDER, driver, tmp_path, crowd)
+def test_folder(scenario: Scenario, driver: str, max_waiters: int | None, tmp_path: Path) -> None:
+    run(scenario, FOLDER, driver, tmp_path, max_waiters)

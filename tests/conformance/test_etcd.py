@@ -45,9 +45,9 @@ def store_on(server: Etcd, **options: object) -> Store:
 @pytest.mark.variant
 @pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
 def test_etcd(
-    scenario: Scenario, driver: str, server: Etcd, crowd: int | None, tmp_path: Path
+    scenario: Scenario, driver: str, server: Etcd, max_waiters: int | None, tmp_path: Path
 ) -> None:
-    run(scenario, store_on(server), driver, tmp_path, crowd)
+    run(scenario, store_on(server), driver, tmp_path, max_waiters)
 
 
 @pytest.mark.parametrize(("variant", "scenario", "driver"), shared(["polling"]), ids=name)
@@ -56,7 +56,7 @@ def test_etcd_without_watches(
     scenario: Scenario,
     driver: str,
     server: Etcd,
-    crowd: int | None,
+    max_waiters: int | None,
     tmp_path: Path,
 ) -> None:
-    run(scenario, store_on(server, watch="no"), driver, tmp_path, crowd)
+    run(scenario, store_on(server, watch="no"), driver, tmp_path, max_waiters)

@@ -51,8 +51,8 @@ PARTS = [
 
 
 @pytest.mark.parametrize(("scenario", "driver"), PARTS, ids=name)
-def test_folder(scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path) -> None:
-    run(scenario, STORE, driver, tmp_path, crowd)
+def test_folder(scenario: Scenario, driver: str, max_waiters: int | None, tmp_path: Path) -> None:
+    run(scenario, STORE, driver, tmp_path, max_waiters)
 
 
 def test_an_installed_store_is_found_by_the_scheme_of_its_url(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ LOCAL_HANDOFF = STORE._replace(name="memory local handoff", local_handoffs=16, f
 
 
 @pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
-def test_memory(scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path) -> None:
-    run(scenario, STORE, driver, tmp_path, crowd)
+def test_memory(scenario: Scenario, driver: str, max_waiters: int | None, tmp_path: Path) -> None:
+    run(scenario, STORE, driver, tmp_path, max_waiters)
 
 
 @pytest.mark.heavy
@@ -37,6 +37,6 @@ def test_crowds(scenario: Scenario, driver: str, store: Store, tmp_path: Path) -
 
 @pytest.mark.parametrize(("_", "scenario", "driver"), turns(("local_handoff",)), ids=name)
 def test_local_handoff(
-    _: str, scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path
+    _: str, scenario: Scenario, driver: str, max_waiters: int | None, tmp_path: Path
 ) -> None:
-    run(scenario, LOCAL_HANDOFF, driver, tmp_path, crowd)
+    run(scenario, LOCAL_HANDOFF, driver, tmp_path, max_waiters)

@@ -113,8 +113,8 @@ def test_redis(
     scenario: Scenario,
     driver: str,
     request: pytest.FixtureRequest,
-    crowd: int | None,
+    max_waiters: int | None,
     tmp_path: Path,
 ) -> None:
     store: Store = request.getfixturevalue(topology)
-    run(scenario, store, driver, tmp_path, crowd)
+    run(scenario, store, driver, tmp_path, max_waiters)

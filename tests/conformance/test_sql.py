@@ -94,8 +94,8 @@ def test_sql(
     driver: str,
     as_worker: Callable[[Any], str],
     request: pytest.FixtureRequest,
-    crowd: int | None,
+    max_waiters: int | None,
     tmp_path: Path,
 ) -> None:
     store = store_on(request.getfixturevalue(database), protocol, database, as_worker)
-    run(scenario, store, driver, tmp_path, crowd)
+    run(scenario, store, driver, tmp_path, max_waiters)

@@ -20,8 +20,8 @@ STORE = Store(
 
 
 @pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
-def test_sqlite(scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path) -> None:
-    run(scenario, STORE, driver, tmp_path, crowd)
+def test_sqlite(scenario: Scenario, driver: str, max_waiters: int | None, tmp_path: Path) -> None:
+    run(scenario, STORE, driver, tmp_path, max_waiters)
 
 
 @pytest.mark.heavy

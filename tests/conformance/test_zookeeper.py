@@ -47,10 +47,10 @@ def test_zookeeper(
     scenario: Scenario,
     driver: str,
     restricted: RestrictedEnsemble,
-    crowd: int | None,
+    max_waiters: int | None,
     tmp_path: Path,
 ) -> None:
-    run(scenario, _store(restricted.fresh, "queue", "single"), driver, tmp_path, crowd)
+    run(scenario, _store(restricted.fresh, "queue", "single"), driver, tmp_path, max_waiters)
 
 
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning", SLASH)

@@ -74,7 +74,7 @@ def known(handle: LeaseHandle | None) -> LeaseHandle:
     return handle
 
 
-class Struck(Threads):
+class InterruptedThreads(Threads):
     """Raises KeyboardInterrupt at one suspension of the thread that armed it."""
 
     strike = 0
@@ -102,7 +102,7 @@ def party(driver: Any, url: str) -> ClientCore:
 def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
     """Return whether the interruption was planned after the operation's last suspension."""
     situation, begin = OPERATIONS[operation]
-    driver, other = Struck.__new__(Struck), Threads.__new__(Threads)
+    driver, other = InterruptedThreads.__new__(InterruptedThreads), Threads.__new__(Threads)
     mine, theirs = party(driver, url), party(other, url)
     mutex, rival = mutex_of(mine), mutex_of(theirs)
     handle = driver.run(mutex.acquire(None)) if situation == "held" else None
