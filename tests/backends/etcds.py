@@ -22,7 +22,7 @@ LIMIT = 60.0
 
 
 def soon(seconds: float = LIMIT) -> float:
-    """A deadline in so many seconds."""
+    """The deadline *seconds* from now."""
     return now() + seconds
 
 

@@ -47,7 +47,7 @@ def client_of(server: Etcd) -> leaselock.Client:
 
 
 def queued(client: leaselock.Client, name: str, number: int) -> None:
-    """Wait until so many wait for the lock."""
+    """Wait until *number* claims wait for the lock."""
 
     def all_there() -> bool:
         try:

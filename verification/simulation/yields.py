@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 # Seconds between two looks of a holder at what it was told, and for how long it keeps the lock.
 LOOK, LONGEST = 0.1, 12.0
-# Within so many looks a holder must hear of a waiter without faults, where the store notifies it.
+# Without faults a holder must hear of a waiter within this number of looks, where the store
+# notifies it.
 PUSHED = 12
-# With faults, within so many intervals of renewals, and so many looks more.
+# With faults, within this number of intervals between renewals, and of looks after them.
 INTERVALS, MORE = 6, 60
 
 

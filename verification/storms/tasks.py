@@ -63,7 +63,7 @@ class Figures(NamedTuple):
 
 
 async def deposits(client: leaselock.Client, tasks: int, seconds: float) -> Account:
-    """Let so many tasks deposit until the time is up."""
+    """Let *tasks* tasks deposit for *seconds*."""
     account, deadline = Account(), time.monotonic() + seconds
 
     async def user() -> None:

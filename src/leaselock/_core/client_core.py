@@ -201,7 +201,7 @@ class ClientCore:
         self, name: object, every: object, align: object, times: object = 1, **options: Any
     ) -> Operation[LeaseHandle | None]:
         """Acquire the lock without waiting, and keep it taken for a period; None if it is taken.
-        With several *times*, one of so many permits.
+        With several *times*, it takes one permit of that number.
         """
         period = checked_seconds(every, "every", least=SHORTEST_PERIOD, most=LONGEST_LEASE)
         options |= {"min_hold": period, "renew": True, "timeout": 0.0, "owner": "lock"}

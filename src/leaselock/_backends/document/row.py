@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 # How much faster the clock of a client may run than that of another one, and what their granularity
 # may add, in seconds. A holder counts that much less, and a watcher that much more.
 DRIFT, MARGIN = 0.001, 0.005
-# A waiter is dropped after it was not seen alive for so many periods. In each period it writes once
-# that it is alive: all clients together no more often than a few times a second.
+# A waiter is dropped after this number of periods without a sign of life. It writes one in each
+# period; all clients together write no more often than a few times a second.
 MISSED = 3
 PERIOD, PERIOD_EACH = FORGET_AFTER / MISSED, 0.25
-# A waiter up to this position answers an offer that was not confirmed for so many seconds: if it
-# lapses, those that have not are passed over.
+# If an offer is not confirmed within ROLL_CALL seconds, the waiters up to this position write that
+# they are alive. If the offer then lapses, those that have not are passed over.
 ROLL_CALL, ROLL_POSITIONS = 0.3 * CONFIRM_WITHIN, 8
 # Times in documents are rounded to this number of digits: a fraction of MARGIN.
 DIGITS = 6
