@@ -24,7 +24,7 @@ READ = 0.3
 TIMEOUT = 60.0
 
 
-class Crowd:
+class Contenders:
     """Threads that acquire a lock again at once, each with a client of its own."""
 
     def __init__(self, url: str, make: Callable[[leaselock.Client], leaselock.Lock]) -> None:
@@ -60,14 +60,14 @@ class Crowd:
             thread.join()
 
 
-def longest_wait(crowd: Crowd, acquire: Callable[[], leaselock.Lease | None]) -> float:
-    """The longest of some waits, each among a crowd of which all have had another turn."""
+def longest_wait(contenders: Contenders, acquire: Callable[[], leaselock.Lease | None]) -> float:
+    """The longest of some waits, each among contenders that all have had another turn."""
     longest = 0.0
     for _ in range(ROUNDS):
-        before = list(crowd.turns)
-        while not all(now > then for now, then in zip(crowd.turns, before, strict=True)):
-            assert crowd.more.wait(TIMEOUT), "a reader was starved"
-            crowd.more.clear()
+        before = list(contenders.turns)
+        while not all(now > then for now, then in zip(contenders.turns, before, strict=True)):
+            assert contenders.more.wait(TIMEOUT), "a reader was starved"
+            contenders.more.clear()
         asked = time.monotonic()
         lease = acquire()
         longest = max(longest, time.monotonic() - asked)
@@ -76,11 +76,11 @@ def longest_wait(crowd: Crowd, acquire: Callable[[], leaselock.Lease | None]) ->
     return longest
 
 
-def must_be_soon(name: str, what: str, crowd: Crowd, acquire: Callable[[], Any]) -> None:
-    with crowd:
-        waited = longest_wait(crowd, acquire)
-    print(f"{name}: {what} waited {waited:.2f} s, the longest turn was {crowd.longest:.2f} s")
-    assert waited <= 2 * crowd.longest
+def must_be_soon(name: str, what: str, contenders: Contenders, acquire: Callable[[], Any]) -> None:
+    with contenders:
+        waited = longest_wait(contenders, acquire)
+    print(f"{name}: {what} waited {waited:.2f} s, the longest turn was {contenders.longest:.2f} s")
+    assert waited <= 2 * contenders.longest
 
 
 @pytest.mark.parametrize("name", ORDERED)
@@ -90,8 +90,8 @@ def test_a_writer_among_readers_without_pause(
     url = url_of(name, request, tmp_path)
     with leaselock.Client(url) as client:
         write = sides(client).write
-        crowd = Crowd(url, lambda client: sides(client).read)
-        must_be_soon(name, "a writer", crowd, lambda: write.try_acquire(timeout=TIMEOUT))
+        contenders = Contenders(url, lambda client: sides(client).read)
+        must_be_soon(name, "a writer", contenders, lambda: write.try_acquire(timeout=TIMEOUT))
 
 
 @pytest.mark.parametrize("name", ORDERED)
@@ -101,5 +101,7 @@ def test_three_permits_of_four_among_single_ones(
     url = url_of(name, request, tmp_path)
     with leaselock.Client(url) as client:
         mine = semaphore(client, 4)
-        crowd = Crowd(url, lambda client: semaphore(client, 4))
-        must_be_soon(name, "three permits", crowd, lambda: mine.try_acquire(3, timeout=TIMEOUT))
+        contenders = Contenders(url, lambda client: semaphore(client, 4))
+        must_be_soon(
+            name, "three permits", contenders, lambda: mine.try_acquire(3, timeout=TIMEOUT)
+        )
