@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from testkit.servers.process import eventually
@@ -16,8 +17,9 @@ import leaselock
 from leaselock._backends.redis import listener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
+T = TypeVar("T")
 LOCK = "contended"
 QUEUE = f"leaselock:queue:{{lock:{LOCK}}}"
 # They only bound a failure.
@@ -42,7 +44,7 @@ class Scene:
         self.tasks.start()
         if kind == "threads":
             client = leaselock.Client(server.url)
-            self.take: Callable[[], Future[None]] = lambda: self.worker.submit(
+            self.take: Callable[[], Future[int]] = lambda: self.worker.submit(
                 with_lock, client.lock(LOCK)
             )
             self.end: Callable[[], Future[None]] = lambda: self.worker.submit(client.close)
@@ -51,15 +53,29 @@ class Scene:
             self.take = lambda: self.run(with_async_lock(tasks.lock(LOCK)))
             self.end = lambda: self.run(tasks.close())
 
-    def run(self, coroutine: Coroutine[object, object, None]) -> Future[None]:
+    def run(self, coroutine: Coroutine[object, object, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
-    def cycle(self) -> None:
-        """The client waits for the rival, gets the lock and releases it."""
-        with self.rival.lock(LOCK):
+    def cycle(self, granted: Sequence[str] = ()) -> str:
+        """The client waits for the rival, gets the lock and releases it; return its claim.
+
+        Meanwhile the claims *granted*, which are not its own, are told that they have the lock.
+        """
+        with self.rival.lock(LOCK) as lease:
             taken = self.take()
             eventually(lambda: self.server.ask("ZCARD", QUEUE) == 1)
-        taken.result(TIMEOUT)
+            claims = self.server.ask("ZRANGE", QUEUE, "0", "-1")
+            self.tell(granted)
+            assert not taken.done()
+        # The token of the grant, not one of a message for another claim.
+        assert taken.result(TIMEOUT) > lease.token
+        assert isinstance(claims, list)
+        return str(claims[0])
+
+    def tell(self, granted: Sequence[str]) -> None:
+        """Send the message of a grant with the token 1 to each claim, on each channel."""
+        for channel, claim in itertools.product(channels(self.server), granted):
+            assert self.server.ask("PUBLISH", channel, f"{claim}\n1\n3000") == 1
 
     def subscriptions(self) -> int:
         """How many SUBSCRIBE and UNSUBSCRIBE the server has carried out."""
@@ -75,14 +91,14 @@ class Scene:
         self.rival.close()
 
 
-def with_lock(lock: leaselock.Lock) -> None:
-    with lock:
-        pass
+def with_lock(lock: leaselock.Lock) -> int:
+    with lock as lease:
+        return lease.token
 
 
-async def with_async_lock(lock: leaselock.AsyncLock) -> None:
-    async with lock:
-        pass
+async def with_async_lock(lock: leaselock.AsyncLock) -> int:
+    async with lock as lease:
+        return lease.token
 
 
 @pytest.fixture(params=["threads", "asyncio"])
@@ -114,8 +130,11 @@ def test_a_contended_cycle_needs_no_subscription(
 def test_an_unused_subscription_ends(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "KEEP", 0.001)
     scene.cycle()
+    before = scene.subscriptions()
+    assert before > 0
     eventually(lambda: not channels(scene.server))
     scene.cycle()
+    assert scene.subscriptions() > before
 
 
 def test_a_kept_subscription_that_the_server_has_ended_is_made_again(
@@ -134,8 +153,8 @@ def test_messages_for_earlier_claims_are_dropped(
 ) -> None:
     """Nothing reads a thread's connection while its subscription is kept."""
     monkeypatch.setattr(listener, "KEEP", LONG)
-    scene.cycle()
-    for channel in channels(scene.server):
-        for _ in range(100):
-            scene.server.ask("PUBLISH", channel, "nobody:1\n1\n3000")
-    scene.cycle()
+    others = (scene.cycle(), "nobody:1")
+    assert channels(scene.server)
+    for _ in range(100):
+        scene.tell(others)
+    scene.cycle(granted=others)

@@ -35,9 +35,13 @@ def test_a_grant_that_is_confirmed_keeps_its_token() -> None:
     claim = claim_of(1)
     waiter, lease = layer.waiter_for(claim), SharedLease(claim)
     assert layer._granted(waiter, lease, Grant(7, ()), 0.0).token == 7
+    next_one = layer.waiter_for(claim_of(2))
+    waiter.queue.give(lease, next_one)
     lease.expire()
-    assert layer._granted(waiter, lease, Grant(7, ()), 0.0).token == 7
-    assert lease.token == 7
+    # The token that the first waiter used is not given out again.
+    assert layer._granted(next_one, lease, Grant(7, ()), 0.0).token == 8
+    assert lease.token == 8
+    assert lease.fits(claim.lease, 0.0)
     lease.holder = None
     layer._renewed(lease, 0.0, held=False)
     assert not lease.fits(claim.lease, 0.0)
@@ -89,20 +93,29 @@ def test_a_plain_lock_waits_and_is_detached_as_before() -> None:
     scene = Scene()
     machine, service = client_of(scene)
     mutex_of(service)
+    steps: list[str] = []
 
     async def first() -> None:
         handle = await mutex_of(service, local_handoffs=0, lease=1.0).acquire(None)
         assert handle is not None
+        steps.append("first holds")
         await Sleep(machine.now() + 0.1)
+        steps.append("first releases")
         await handle.release()
 
     async def second() -> None:
         handle = await mutex_of(service, local_handoffs=0, lease=1.0).acquire(None)
         assert handle is not None
+        steps.append("second holds")
         await handle.detach()
 
     machine.start(first())
     scene.do(machine, second())
+    assert steps == ["first holds", "first releases", "second holds"]
+    (hold,) = scene.store.table.entries["a"].holds.values()
+    assert hold.lifetime == "lease"
+    # The second one has asked twice: nothing was handed on within the client.
+    assert (asked(scene.store, Acquire), asked(scene.store, Release)) == (3, 1)
 
 
 def test_a_cached_lease_is_shown_as_held() -> None:

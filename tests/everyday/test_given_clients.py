@@ -30,9 +30,9 @@ def test_client_with_a_protocol(redis: Redis) -> None:
         with pytest.raises(leaselock.LeaseLost):
             lease.release()
         lease = client.lock("b").acquire()
-        assert lease is not None
         lease.detach()
         client.adopt("b", lease.token).release()
+        assert not client.lock("b").locked()
     given.close()
 
 
@@ -43,10 +43,14 @@ def test_asyncio_client_with_a_protocol(redis: Redis) -> None:
             async with client.lock("a"):
                 (report,) = await client.locks()
                 assert report.name == "a"
+                held = [
+                    key for key in redis.ask("KEYS", "*a") if redis.ask("TYPE", key) == "string"
+                ]
+                assert len(held) == 1
             lease = await client.lock("b").acquire()
-            assert lease is not None
             await lease.detach()
             await (await client.adopt("b", lease.token)).release()
+            assert not await client.lock("b").locked()
         await given.aclose()
 
     asyncio.run(main())
@@ -54,8 +58,8 @@ def test_asyncio_client_with_a_protocol(redis: Redis) -> None:
 
 def test_protocol_of_a_url_may_be_said_by_the_argument(redis: Redis) -> None:
     with leaselock.Client(redis.url, protocol="string") as client, client.lock("a"):
-        (report,) = client.locks()
-        assert report.name == "a"
+        held = [key for key in redis.ask("KEYS", "*a") if redis.ask("TYPE", key) == "string"]
+        assert len(held) == 1
     with pytest.raises(ValueError, match="two protocols"):
         leaselock.Client(f"{redis.url}?protocol=hash", protocol="string")
 
@@ -85,8 +89,11 @@ def test_connections_of_another_kind_are_refused(redis: Redis) -> None:
 
 
 def test_usual_connections_are_read(redis: Redis) -> None:
-    for given in (redis_py.Redis(port=redis.port), redis_py.Redis.from_url(redis.url)):
+    by_url = redis_py.Redis.from_url(f"redis://localhost:{redis.port}/1", client_name="user")
+    for given in (redis_py.Redis(port=redis.port, db=1, client_name="user"), by_url):
         with leaselock.Client(given) as client, client.lock("a"):
-            assert redis.ask("EXISTS", "lock:a") == 1
-        assert redis.ask("EXISTS", "lock:a") == 0
+            assert given.exists("lock:a") == 1
+            # In the database of the client, and not in the first one.
+            assert redis.ask("EXISTS", "lock:a") == 0
+        assert given.exists("lock:a") == 0
         given.close()

@@ -14,7 +14,8 @@ from testkit.servers.redis import Redis
 import leaselock
 
 HOGS = 3
-TIMEOUT = 3.0
+# It only bounds a failure: the holder is starved within some renewals.
+TIMEOUT = 60.0
 HOLDER = """
 import os, sys, time, leaselock
 os.sched_setaffinity(0, {int(sys.argv[2])})
@@ -63,15 +64,14 @@ def test_starved_holder_considers_its_lease_lost_in_time() -> None:
         holder.stdin.write("go\n")
         holder.stdin.flush()
         with leaselock.Client(server.url) as client:
-            successor = client.lock("a").try_acquire(timeout=TIMEOUT)
+            client.lock("a").acquire(timeout=TIMEOUT)
             granted = time.monotonic()
             for hog in hogs:
                 hog.kill()
             holder.stdin.write("enough\n")
             holder.stdin.flush()
             valid_at = float(holder.stdout.readline())
-            # If the holder got enough of the processor nevertheless, it kept the lock.
-            assert successor is None or valid_at < granted
+            assert 0.0 < valid_at < granted
 
 
 def test_call_that_keeps_the_gil_loses_the_lease_and_learns_it() -> None:
