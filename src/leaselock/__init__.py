@@ -12,7 +12,7 @@
 
 Without an argument a client uses $LEASELOCK_URL, or the URL in the file $LEASELOCK_URL_FILE, else
 an embedded SQLite file. The schemes of URLs are memory, sqlite, redis, rediss, unix, zookeeper,
-postgresql and mysql (and their variants).
+etcd, kubernetes, postgresql, mysql, dynamodb and s3 (and their variants).
 
 A lock is held by a lease, which ends by itself when its holder dies. A lease carries a fencing
 token, a number greater than that of every earlier grant of the name: a resource that refuses

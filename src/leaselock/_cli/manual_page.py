@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 leaselock runs commands under a distributed lock, and shows and administers the locks of a store:
 an SQLite file (the default, for the processes of one machine), Redis or Valkey, ZooKeeper, etcd,
-Kubernetes, PostgreSQL, MySQL or MariaDB. A lock is held by a lease, which ends by itself when its
-holder dies.
+Kubernetes, PostgreSQL, MySQL or MariaDB, DynamoDB, or an object store (S3). A lock is held by a
+lease, which ends by itself when its holder dies.
 """
 ENVIRONMENT = {
     "LEASELOCK_URL": "the store, unless --url or --url-file names one",
