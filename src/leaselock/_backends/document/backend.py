@@ -639,13 +639,15 @@ class DocumentBackend(Queue):
 
     def _versions(self) -> dict[str, Any]:
         """The names to listen to, and what was seen of each."""
-        now, waited = self.now(), set(self.claims.values())
+        now = self.now()
+        # In the order of the claims, as no set of texts is: a run can be repeated.
+        waited = dict.fromkeys(self.claims.values(), FOREVER)
         self.listened = {
             name: until
             for name, until in self.listened.items()
             if until > now and name not in waited
         }
-        self.listened |= dict.fromkeys(waited, FOREVER)
+        self.listened |= waited
         views = {name: self.views[name] for name in self.listened if name in self.views}
         return {name: view.found.version for name, view in views.items() if not view.stale}
 
