@@ -159,7 +159,7 @@ def test_a_request_whose_time_is_over_is_not_sent(scripted: Callable[..., Host])
     pool = Pool([scripted(OK, OK)], now)
     assert ask(pool) == b"hi"
     with pytest.raises(StoreUnreachable, match="before it was sent"):
-        pool.request("GET", "/", b"", {}, now())
+        pool.request("GET", "/", b"", {}, now() - 1.0)
     assert len(pool.open) == 1
     pool.close()
 

@@ -111,3 +111,21 @@ def test_an_unlocked_lease_is_upgraded_without_the_store() -> None:
     assert scene.do(machine, handle.upgrade(10.0))
     assert not any(isinstance(seen, Convert) for seen in scene.store.seen[before:])
     assert handle.hold.state is State.HELD
+
+
+def test_what_the_store_said_is_reported_and_not_the_silence_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    acquire, said = Refusing.acquire, [OutcomeUnknown("the disk is full", "refused")]
+
+    async def full(self: Refusing, *words: Any, **options: Any) -> Any:
+        if said:
+            raise said.pop()
+        return await acquire(self, *words, **options)
+
+    monkeypatch.setattr(Refusing, "acquire", full)
+    scene.store.silent = (Acquire,)
+    with pytest.raises(OutcomeUnknown, match="the disk is full"):
+        scene.do(machine, mutex_of(service).acquire(None), 30.0)

@@ -280,6 +280,7 @@ class Acquisition(Retry):
         the time to begin another one, and to queue again.
         """
         self.tries = self.refusals = 0
+        self.answer = None
         self.began = self.sent_at = now = self.env.now()
         if not self.first_asked:
             self.first_asked = now

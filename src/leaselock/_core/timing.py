@@ -85,6 +85,8 @@ class Retry:
     """How many requests were sent whose outcome is unknown."""
     refusals = 0
     """How many certainly were not applied, and are repeated all the same."""
+    answer: StoreError | None = None
+    """What the store said, where it answered with an error."""
     sent_at = 0.0
     """When the last request was sent."""
     refusals_are_final = True
@@ -129,5 +131,9 @@ class Retry:
     def count(self, error: StoreError) -> None:
         """Count a try whose outcome is unknown."""
         self.tries += 1
+        if error.reason != "unreachable":
+            self.answer = error
         if self.env.now() >= self.give_up:
+            # The last try has hardly any time: that it was not answered says little.
+            error = self.answer or error
             raise outcome_unknown(error) from error.__cause__

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 # More are closed after their use.
 MOST_IDLE = 32
+# A request that begins later than its deadline by this is not sent. One that is a little late is:
+# the reply may say what is wrong with the store. Seconds.
+GRACE = 0.25
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 0.001, 3600.0
 # Seconds until the kernel asks whether the other end of a silent stream lives, between two such
 # questions, and how many of them may stay unanswered.
@@ -185,7 +188,7 @@ class Pool:
         """The reply of a server: of *server*, if it is given. StoreUnreachable if none could be
         connected to; OutcomeUnknown if none has replied by *until*.
         """
-        if self.now() >= until:
+        if self.now() >= until + GRACE:
             raise StoreUnreachable("the time for the request was over before it was sent")
         age = self.age
         connection = self._idle_connection(server) or self.connect(until, server)

@@ -231,6 +231,9 @@ class ScriptedLock:
         if reply[0] == -2:
             return Mismatch(None if reply[1] < 0 else reply[1])
         _, left, rank, _, owner, record, *holds = reply
+        if owner and not (type(owner) is type(record) is bytes):
+            # The record is read later, where nobody expects a reply that is malformed.
+            raise TypeError("an owner that is no text")
         held = partial(held_of, owner, record, left)
         recheck = _recheck(left, rank)
         if self.form == "string" and rank in (0, 1) and is_foreign(owner, record):
