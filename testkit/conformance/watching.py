@@ -76,9 +76,9 @@ async def the_end_of_a_lease_is_reported(world: World) -> None:
     """It sends no notification: the watcher looks when the lease is over."""
     changes: list[LockChange] = []
     lease = await world.must_acquire(world.lock("a", lease=world.store.lease, renew=False))
+    await lease.detach()  # at once: the lease is short
     watcher = world.client()
     peer = world.spawn(report_changes, watcher.lock("a"), changes.append)
-    await lease.detach()
     await world.wait_until(lambda: bool(changes) and changes[-1].holder is None)
     await watcher.close()
     assert await peer.end() is None
