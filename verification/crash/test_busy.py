@@ -21,9 +21,11 @@ import os, sys, time, leaselock
 os.sched_setaffinity(0, {int(sys.argv[2])})
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 lease = leaselock.Client(sys.argv[1]).lock("a", lease=0.3).acquire()
+valid_at = time.monotonic()
+if lease.lost:
+    sys.exit("lost before it began")
 print("held", flush=True)
 sys.stdin.readline()
-valid_at = 0.0
 while sys.stdin not in __import__("select").select([sys.stdin], [], [], 0.0)[0]:
     now = time.monotonic()
     if lease.lost:
