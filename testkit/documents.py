@@ -179,14 +179,26 @@ class Folder(DocumentStore):
     def __init__(self, path: str) -> None:
         super().__init__(TRAITS)
         self.path = path
+        # The descriptors of the file that is locked, one for each thread.
+        self.locked: set[int] = set()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Nobody else reads or writes meanwhile."""
         os.makedirs(self.path, exist_ok=True)
-        with open(os.path.join(self.path, "lock"), "w") as lock:
+        lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT)
+        self.locked.add(lock)
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # released with the descriptor
             yield
+        finally:
+            self.locked.discard(lock)
+            os.close(lock)
+
+    def after_fork(self) -> None:
+        """Close the copies that a child has: its own requests would wait for them."""
+        while self.locked:
+            os.close(self.locked.pop())
 
     def file(self, name: str) -> str:
         """The path of a document. The names of files are shorter than those of locks."""
