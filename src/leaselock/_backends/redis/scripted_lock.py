@@ -232,7 +232,7 @@ class ScriptedLock:
             return Mismatch(None if reply[1] < 0 else reply[1])
         _, left, rank, _, owner, record, *holds = reply
         if owner and not (type(owner) is type(record) is bytes):
-            # The record is read later, where nobody expects a reply that is malformed.
+            # The record is read later, where a malformed reply is not an error of the store.
             raise TypeError("an owner that is no text")
         held = partial(held_of, owner, record, left)
         recheck = _recheck(left, rank)

@@ -17,11 +17,10 @@ local record = form ~= 'hash' and KEYS[5]
 
 -- include hand_over.lua
 
--- include revoke.lua
+-- include enqueue.lua
 
 local function break_among_holds(owner, about)
   local limits = KEYS[5]
-  -- include enqueue.lua
   -- include holds.lua
   local wrong = load()
   if wrong then return wrong end

@@ -17,4 +17,9 @@ local function enqueue(member, ticket, last)
   return redis.call('ZRANK', queue, member), ticket
 end
 
--- include revoke.lua
+-- Notify a client that caches the lock while it does not use it.
+local function revoke(about)
+  local pattern = '^%d+\n%a+\n%d+\n([^\n]*)\n([^\n]*)\n%d+ %d+ cached\n'
+  local who, address = string.match(about, pattern)
+  if who then tell(channels .. address, who) end
+end
