@@ -472,8 +472,11 @@ class LocalHandoff(Backend):
         queue = waiter.queue
         self.waiters.pop(waiter.claim.id, None)
         queue.remove(waiter)
-        if queue.is_idle() and self.queues.get(waiter.claim.name) is queue:
-            del self.queues[waiter.claim.name]
+        self._remove_idle(waiter.claim.name, queue)
+
+    def _remove_idle(self, name: str, queue: LocalQueue) -> None:
+        if queue.is_idle() and self.queues.get(name) is queue:
+            del self.queues[name]
 
     def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
         """Wait for the store, if this waiter asks it; otherwise for another local claim."""
@@ -533,8 +536,7 @@ class LocalHandoff(Backend):
             queue.releases -= 1
             self.backend.forget(lease.claim)
             queue.wake_first()
-            if queue.is_idle() and self.queues.get(lease.claim.name) is queue:
-                del self.queues[lease.claim.name]
+            self._remove_idle(lease.claim.name, queue)
 
     def forget(self, claim: Claim) -> None:
         """Stop waiting: the claim was granted, or its release is already scheduled."""
