@@ -34,7 +34,7 @@ class Credentials:
     """The token of a user; none for a user with a certificate."""
 
     def __init__(self, read: Callable[[float], str] | None, now: Callable[[], float]) -> None:
-        # It may take so many seconds.
+        # Its argument is the time in seconds that it may take.
         self.read = read
         self.now = now
         self.token = ""
