@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_service import Scene, mutex_of
@@ -10,11 +10,13 @@ from tests.core.test_service import Scene, mutex_of
 from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core.backend import Acquire, Release, Renew
 from leaselock._core.effects import FOREVER, Sleep
+from leaselock._core.pending_releases import REPORT_TIME
 from leaselock.errors import LeaseLost, OutcomeUnknown
 
 if TYPE_CHECKING:
     from verification.simulation.world import Machine
 
+    from leaselock._core.backend import Claim
     from leaselock._core.client_core import ClientCore
 
 SESSION = 4.0
@@ -119,3 +121,31 @@ def test_the_release_of_a_session_hold_is_repeated_without_limit() -> None:
     scene.store.silent = ()
     scene.world.play(65.0)
     assert not service.contexts[None].registry.pending_releases
+
+
+@pytest.mark.parametrize(("takes", "waits"), [(0.2, 0.2), (10.0, REPORT_TIME)])
+def test_a_lost_hold_is_released_after_its_loss_was_reported(takes: float, waits: float) -> None:
+    """The release lets the next owner in. A callback that takes long does not keep it out."""
+    scene, machine, service = _scene()
+    registry = service.contexts[None].registry
+    backend: Any = registry.backend
+    release, released = backend.release, []
+
+    async def recorded(claim: Claim, *, tombstone: bool, until: float) -> object:
+        released.append(machine.now())
+        return await release(claim, tombstone=tombstone, until=until)
+
+    async def report(lease: object) -> None:
+        await Sleep(machine.now() + takes)
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=30.0).acquire(None)
+        handle.on_lost(report, handle, lambda handle: handle)
+        backend.release = recorded
+        await Sleep(machine.now() + 0.1)
+        lost = machine.now()
+        backend.lose(handle.hold.claim.id, "its session does not answer")
+        await Sleep(lost + 1.0)
+        assert released == [pytest.approx(lost + waits, abs=0.01)]
+
+    scene.do(machine, whole())

@@ -1076,7 +1076,11 @@ class AsyncLease:
         return await self._driver.run(self._handle.make_inheritable())
 
     def on_lost(self, callback: Callable[[AsyncLease], object]) -> None:
-        """Call *callback* with this lease when it is lost, in a task of its own."""
+        """Call *callback* with this lease when it is lost, in a task of its own.
+
+        Where the client has to release a lost lock itself, as with a session of ZooKeeper or SQL
+        that does not answer, it does so when the callback has returned, or 0.5 s after the loss.
+        """
         self._driver.run_step(
             self._handle.on_lost, callback, self, functools.partial(AsyncLease, self._client)
         )

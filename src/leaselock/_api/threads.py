@@ -1062,7 +1062,11 @@ class Lease:
         return self._driver.run(self._handle.make_inheritable())
 
     def on_lost(self, callback: Callable[[Lease], object]) -> None:
-        """Call *callback* with this lease when it is lost, in a thread of its own."""
+        """Call *callback* with this lease when it is lost, in a thread of its own.
+
+        Where the client has to release a lost lock itself, as with a session of ZooKeeper or SQL
+        that does not answer, it does so when the callback has returned, or 0.5 s after the loss.
+        """
         self._driver.run_step(
             self._handle.on_lost, callback, self, functools.partial(Lease, self._client)
         )

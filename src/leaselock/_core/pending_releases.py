@@ -20,11 +20,17 @@ if TYPE_CHECKING:
     from leaselock._core.effects import Env
 
 
+# For how many seconds the release of a lost hold waits for the callbacks that report the loss.
+REPORT_TIME = 0.5
+
+
 class PendingRelease(NamedTuple):
     """A claim to release, and until when to try."""
 
     claim: Claim
     until: float
+    report_until: float = 0.0
+    """Until when it waits for callbacks that run."""
 
 
 class PendingReleases:
@@ -35,6 +41,8 @@ class PendingReleases:
         self.op_timeout = op_timeout
         self.by_id: dict[str, PendingRelease] = {}
         self.failures = 0
+        # The callbacks of the client that were started, and have not returned.
+        self.callbacks: set[object] = set()
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -50,17 +58,21 @@ class PendingReleases:
     def __iter__(self) -> Iterator[PendingRelease]:
         return iter(self.by_id.values())
 
-    def add(self, claim: Claim, *, ends_by_itself: bool) -> None:
-        """Release *claim* soon. A hold that *ends_by_itself* is not tried for ever."""
-        grace = claim.lease + timing.RELEASE_GRACE
-        until = self.env.now() + grace if ends_by_itself else FOREVER
-        self.by_id[claim.id] = PendingRelease(claim, until)
+    def add(self, claim: Claim, *, ends_by_itself: bool, lost: bool = False) -> None:
+        """Release *claim* soon. A hold that *ends_by_itself* is not tried for ever. The release of
+        a *lost* one lets the next owner in, so it waits for the callbacks that report the loss.
+        """
+        now = self.env.now()
+        until = now + claim.lease + timing.RELEASE_GRACE if ends_by_itself else FOREVER
+        self.by_id[claim.id] = PendingRelease(claim, until, now + REPORT_TIME if lost else 0.0)
+
+    def _due(self, pending: PendingRelease) -> float:
+        return pending.report_until if self.callbacks else 0.0
 
     def next_try(self) -> float:
         """When to send the next release."""
-        if not self.by_id:
-            return FOREVER
-        return self.retry_at() if self.failures else 0.0
+        due = min(map(self._due, self), default=FOREVER)
+        return max(due, self.retry_at()) if self.failures else due
 
     def retry_at(self) -> float:
         """When to try again after a failure."""
@@ -72,7 +84,8 @@ class PendingReleases:
         The first one that is not answered goes to the end, and the rest waits for the next turn:
         a silent store must not keep the renewer from its holds.
         """
-        for pending in list(self.by_id.values()):
+        now = self.env.now()
+        for pending in [pending for pending in self if self._due(pending) <= now]:
             done = await self._send(backend, pending, free_until)
             left = self.by_id.pop(pending.claim.id, None)
             if not done:

@@ -12,7 +12,7 @@ valid any more, and then it is lost, too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from leaselock._core import conversion, timing, validity
 from leaselock._core.effects import FOREVER, CallUser, Sleep, Spawn
@@ -21,10 +21,9 @@ from leaselock._core.hold import CLIENT_CLOSED, TAKEN, Hold, State
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from leaselock._core.backend import Claim
     from leaselock._core.events import EventKind
+    from leaselock._core.hold import Callback
     from leaselock._core.hold_registry import HoldRegistry
 
 # How many renewals are sent as one request.
@@ -184,7 +183,6 @@ class Renewer:
             elif hold.danger_callbacks:
                 registry.due_callbacks += hold.take_danger_callbacks(now)
         await self._call_back()
-        # After the callbacks have been started: the release lets the next owner in.
         for hold in lost:
             self._release_lost(hold)
 
@@ -198,9 +196,12 @@ class Renewer:
         try:
             while callbacks:
                 callback = callbacks.pop(0)
+                running, key = registry.pending_releases.callbacks, object()
+                running.add(key)
                 try:
-                    await Spawn(call(*callback), "lost")
+                    await Spawn(self._call(callback, running, key), "lost")
                 except BaseException:
+                    running.discard(key)
                     callbacks.insert(0, callback)
                     raise
             if events:
@@ -215,6 +216,17 @@ class Renewer:
                 await CallUser(_raise, error)
         else:
             self.not_started, self.start_at = 0, FOREVER
+
+    async def _call(self, callback: Callback, running: set[object], key: object) -> None:
+        """Call one callback, as an operation of its own: one that is slow, or ends its thread or
+        task, does not keep the others from being called.
+        """
+        try:
+            await CallUser(*callback)
+        finally:
+            running.discard(key)
+            if not running and self.registry.pending_releases:
+                self.registry.wake_renewer(0.0)
 
     async def _report_events(self) -> None:
         """Report the events of renewals in their order. A listener may end this operation: then the
@@ -232,7 +244,7 @@ class Renewer:
     def _release_lost(self, hold: Hold) -> None:
         # A hold that ends with its session may still exist: the session may be found again.
         if self.registry.backend.capabilities.session_timeout < FOREVER:
-            self.registry.release_later(hold.claim)
+            self.registry.release_later(hold.claim, lost=True)
 
     async def finish(self, until: float) -> None:
         """Release everything, as far as the store answers before *until*; the client closes."""
@@ -256,13 +268,6 @@ def _due(hold: Hold) -> float:
     if hold.state is State.LOST:
         return 0.0
     return min(hold.next_check, hold.settles_at(), hold.danger_at())
-
-
-async def call(callback: Callable[[Any], object], lease: object) -> None:
-    """Call one callback, as an operation of its own: one that is slow, or ends its thread or task,
-    does not keep the others from being called.
-    """
-    await CallUser(callback, lease)
 
 
 def _raise(error: Exception) -> NoReturn:
