@@ -23,7 +23,7 @@ class Method(NamedTuple):
 
     name: str
     store: str
-    """The kind of store: sqlite, redis, redlock, zookeeper, postgresql or mysql."""
+    """The kind of store: a key of `private_servers.MAKERS`."""
     program: str
     """Its class, as ``module:Class``, imported in the worker process."""
     protocol: str = ""
@@ -64,7 +64,9 @@ def _ours() -> list[Method]:
     protocols += [("zookeeper", protocol) for protocol in ("queue", "single")]
     for store in ("postgresql", "mysql"):
         protocols += [(store, protocol) for protocol in ("lease", "row", "advisory")]
-    defaults = ("hash", "", "queue", "lease")
+    # One protocol for every store that can compare and set a value. DynamoDB reports no changes.
+    protocols += [("etcd", "document"), ("dynamodb", "document")]
+    defaults = ("hash", "", "queue", "lease", "document")
     for store, protocol in protocols:
         name = f"leaselock {store} {protocol}".rstrip()
         found.append(Method(name, store.split()[0], OURS, protocol, protocol in defaults))

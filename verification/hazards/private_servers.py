@@ -11,6 +11,8 @@ from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
 
 from testkit.proxy import Proxy
+from testkit.servers.dynamodb import DynamoDB
+from testkit.servers.etcd import Etcd
 from testkit.servers.mariadb import MariaDB
 from testkit.servers.postgres import Postgres
 from testkit.servers.process import HOST, eventually
@@ -134,6 +136,26 @@ def kill_all(ensemble: Ensemble) -> None:
     ensemble.start()
 
 
+def replace_etcd_leader(etcd: Etcd) -> None:
+    """Kill the leader, wait for a new one, and start the old one again."""
+    etcd.leader().running().kill()
+    etcd.settle()
+    etcd.start()
+
+
+def kill_all_members(etcd: Etcd) -> None:
+    """Kill every member, and start them again."""
+    for member in etcd.members:
+        member.running().kill()
+    etcd.start()
+
+
+def kill_and_start_dynamodb(server: DynamoDB) -> None:
+    """Kill the server, and start it again."""
+    server.stop()
+    server.start()
+
+
 class SharedServer:
     """A server shared by all cells, which fails for one cell at a time.
 
@@ -184,6 +206,21 @@ def _zookeeper(stack: ExitStack) -> HazardStore:
     return HazardStore(url, {"failover": failover, "restart": restart})
 
 
+def _etcd(stack: ExitStack) -> HazardStore:
+    shared, server = SharedServer(stack), stack.enter_context(Etcd(3))
+    url = server.url()
+    failover = shared.failing_store(url, lambda: replace_etcd_leader(server))
+    restart = shared.failing_store(url, lambda: kill_all_members(server))
+    return HazardStore(url, {"failover": failover, "restart": restart})
+
+
+def _dynamodb(stack: ExitStack) -> HazardStore:
+    shared, server = SharedServer(stack), stack.enter_context(DynamoDB(durable=True))
+    url = server.url("hazards")
+    restart = shared.failing_store(url, lambda: kill_and_start_dynamodb(server))
+    return HazardStore(url, {"restart": restart})
+
+
 def _postgresql(stack: ExitStack) -> HazardStore:
     shared, server = SharedServer(stack), stack.enter_context(Postgres())
     restart = shared.failing_store(server.url, lambda: kill_and_start(server))
@@ -203,6 +240,8 @@ MAKERS: dict[str, Callable[[ExitStack], HazardStore]] = {
     "redis": _redis,
     "redlock": _redlock,
     "zookeeper": _zookeeper,
+    "etcd": _etcd,
+    "dynamodb": _dynamodb,
     "postgresql": _postgresql,
     "mysql": _mysql,
 }

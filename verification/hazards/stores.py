@@ -6,13 +6,16 @@ fixed names: existing ones stay, created ones are dropped.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import tempfile
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.request import Request, urlopen
 
 from verification.hazards.naive_sql import connect, make_table
 
@@ -24,9 +27,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 PORTS = {"redis": 6379, "redlock": 6379, "zookeeper": 2181, "postgresql": 5432, "mysql": 3306}
+PORTS |= {"etcd": 2379}
 KINDS = {"redis": "redis", "valkey": "redis", "sqlite": "sqlite", "zookeeper": "zookeeper"}
 KINDS |= {"postgres": "postgresql", "postgresql": "postgresql", "mysql": "mysql"}
-KINDS |= {"mariadb": "mysql", "zk": "zookeeper"}
+KINDS |= {"mariadb": "mysql", "zk": "zookeeper", "etcd": "etcd", "dynamodb": "dynamodb"}
 HOSTS = re.compile(r"(?<=://)(?:[^@/,]*@)?([^/?@]+)")
 # Leases are short, because trials wait for their end; sessions outlast a busy machine.
 LEASE, SESSION = 0.6, 1.5
@@ -60,6 +64,8 @@ class HazardStore:
         self.failures = failures or {}
         self.prefix = f"leaselock_hazards_{os.urandom(4).hex()}"
         self.lease = SESSION if self.kind == "zookeeper" else LEASE
+        # How much later than its end a hold is free: the time in the replies has whole seconds.
+        self.uncertainty = 1.5 if self.kind == "dynamodb" else 0.0
         self.folder = ""
         self.created_tables: list[str] = []
         self.url = url
@@ -84,12 +90,21 @@ class HazardStore:
 
     def addresses(self) -> list[tuple[str, int]]:
         """Return the servers of the URL."""
+        if self.kind == "dynamodb":
+            endpoint = urlsplit(self._endpoint())
+            return [(str(endpoint.hostname), int(endpoint.port or 0))]
         hosts = ",".join(HOSTS.findall(self.url)).split(",")
         pairs = [host.partition(":")[::2] for host in hosts if host]
         return [(host, int(port or PORTS[self.kind])) for host, port in pairs]
 
     def url_through(self, ports: list[int]) -> str:
         """Return the URL with its servers replaced by ports of this machine."""
+        if self.kind == "dynamodb":
+            (port,) = ports
+            there, here = (
+                quote(e, safe="") for e in (self._endpoint(), f"http://127.0.0.1:{port}")
+            )
+            return self.url.replace(there, here)
         left = iter(ports)
 
         def local(found: re.Match[str]) -> str:
@@ -139,6 +154,48 @@ class HazardStore:
         client.delete(parts.path, recursive=True)
         client.stop()
         client.close()
+
+    # --- etcd and DynamoDB ------------------------------------------------------------------------
+
+    def _create_etcd(self) -> None:
+        self.url = f"{self.given_url.rstrip('/')}/{self.prefix}"
+
+    def _remove_etcd(self) -> None:
+        # The keys from the prefix up to, and not including, the next one of that length.
+        first, end = f"/{self.prefix}/", f"/{self.prefix}0"
+        body = {"key": first, "range_end": end}
+        encoded = {name: b64encode(key.encode()).decode() for name, key in body.items()}
+        host, port = self.addresses()[0]
+        request = Request(f"http://{host}:{port}/v3/kv/deleterange", json.dumps(encoded).encode())
+        with urlopen(request, timeout=10.0):
+            pass
+
+    def _create_dynamodb(self) -> None:
+        self.url = self.given_url.replace("@hazards?", f"@{self.prefix}?")
+        with leaselock.Client(self.url) as client:
+            client.setup()
+
+    def _remove_dynamodb(self) -> None:
+        self._table().delete()
+
+    def _table(self) -> Any:
+        login, _, _ = urlsplit(self.url).netloc.rpartition("@")
+        user, _, secret = login.partition(":")
+        boto3 = library("boto3", "dynamodb")
+        resource = boto3.resource(
+            "dynamodb",
+            region_name=self._option("region"),
+            endpoint_url=self._endpoint(),
+            aws_access_key_id=user,
+            aws_secret_access_key=secret,
+        )
+        return resource.Table(self.prefix)
+
+    def _endpoint(self) -> str:
+        return self._option("endpoint")
+
+    def _option(self, name: str) -> str:
+        return parse_qs(urlsplit(self.url).query)[name][0]
 
     # --- databases --------------------------------------------------------------------------------
 

@@ -73,12 +73,12 @@ class Trial:
     @property
     def bound(self) -> float:
         """The longest time until the lock of a dead holder must be free."""
-        return self.lease + GRACE
+        return self.lease + self.store.uncertainty + GRACE
 
     @property
     def over(self) -> float:
         """The time after which a lock whose lease is not renewed is most probably free."""
-        return self.lease + 1.5
+        return self.lease + self.store.uncertainty + 1.5
 
     def worker(self, *, skew: float = 0.0) -> WorkerProcess:
         """Return a process that runs a program of this method."""

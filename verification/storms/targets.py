@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 from testkit.chaos.target import Target
 from testkit.proxy import Proxy
+from testkit.servers.dynamodb import DynamoDB
 from testkit.servers.etcd import Etcd
 from testkit.servers.process import HOST
 from testkit.servers.zookeeper import Ensemble
 from verification.storms import partitioned, redis, sql
 from verification.storms.disk import sqlite
 from verification.storms.network_faults import behind_proxies, network_faults, pause
+
+import leaselock
 
 if TYPE_CHECKING:
     import random
@@ -66,6 +69,28 @@ def etcd(name: str, stack: ExitStack, folder: Path) -> Target:
     return behind_proxies(target, proxies)
 
 
+def dynamodb(name: str, stack: ExitStack, folder: Path) -> Target:
+    """Amazon's engine for tests, which keeps its table on disk, and is killed or frozen."""
+    server = stack.enter_context(DynamoDB(durable=True))
+    proxy = stack.enter_context(Proxy(server.port))
+
+    def kill(rng: random.Random) -> None:
+        server.stop()
+        pause(rng)
+        server.start()
+
+    def freeze(rng: random.Random) -> None:
+        server.running().pause()
+        pause(rng)
+        server.running().cont()
+
+    with leaselock.Client(server.url("storm")) as client:
+        client.setup()
+    url = server.url("storm", endpoint=f"http://{HOST}:{proxy.port}")
+    faults = {**network_faults([proxy]), "kill server": kill, "freeze server": freeze}
+    return behind_proxies(Target(name, url, faults, idle=20.0), [proxy])
+
+
 def sharing(
     make: Callable[[str, ExitStack, Path], Target],
 ) -> Callable[[str, ExitStack, Path], Target]:
@@ -87,6 +112,7 @@ TARGETS: dict[str, Callable[[str, ExitStack, Path], Target]] = {
     "redlock-5": redis.redlock_of_five,
     "zookeeper": zookeeper,
     "etcd": etcd,
+    "dynamodb": dynamodb,
     "postgres-lease": sql.postgres,
     "postgres-row": partial(sql.postgres, protocol="row"),
     "postgres-advisory": partial(sql.postgres, protocol="advisory"),
