@@ -61,7 +61,11 @@ def parse_arguments() -> argparse.Namespace:
     ways = "run the ways of locking that have TEXT in their names (repeatable)"
     add("--way", metavar="TEXT", action="append", default=[], help=ways)
     add("--at-once", metavar="N", type=int, default=PARALLEL, help="cells to run in parallel")
-    add("--markdown", metavar="FILE", help="write the table and the observations as Markdown")
+    add(
+        "--markdown",
+        metavar="FILE",
+        help="write the table as Markdown, all observations beside it as .tsv",
+    )
     add("--picture", metavar="FILE", help="draw the table: .svg or .png (needs matplotlib)")
     add("stores", nargs="*", metavar="STORE", help=", ".join(MAKERS))
     options = parser.parse_args()

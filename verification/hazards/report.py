@@ -1,6 +1,7 @@
-"""The outcomes of a run as text and as Markdown.
+"""The outcomes of a run as text, as Markdown and as a table of all observations.
 
-Nothing is left out: the matrix shows every cell, and the lists below it what was observed in each.
+The matrix shows every cell. The lists below it say what was observed where a lock did not do what
+it should, and `observations` what was observed in each cell.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from verification.hazards.outcome import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from verification.hazards.catalogue import Hazard
     from verification.hazards.runner import Table
 
 MARKS = {
@@ -30,6 +32,7 @@ LEGEND = {
     Verdict.UNPLAYED: "not played here",
     Verdict.ERROR: "the trial itself failed",
 }
+EXPECTED = (Verdict.SURVIVED, Verdict.NOTHING)
 PAGE = "hazards.md"
 
 
@@ -52,27 +55,47 @@ def _legend(table: Table) -> list[str]:
     return [f"{MARKS[verdict]} {text}" for verdict, text in LEGEND.items() if verdict in found]
 
 
-def markdown(table: Table) -> str:
-    """Return the table as a Markdown page."""
+def markdown(table: Table, observations: str) -> str:
+    """Return the table as a Markdown page, which links to the file of all *observations*."""
     heads = [f"[{number}](#{hazard.key})" for number, hazard in enumerate(table.hazards, 1)]
     lines = [_row(["locking method", *heads]), "|---|" + ":-:|" * len(table.hazards)]
     for method in table.methods:
         name = f"**{method.name}**" if method.default else method.name
         lines.append(_row([name, *(MARKS[table.of(method, h).verdict] for h in table.hazards)]))
     lines += ["", f"Bold: the defaults of leaselock. {'; '.join(_legend(table))}."]
+    lines += ["", f"What was observed in each cell is in [a table]({observations})."]
     for hazard in table.hazards:
-        lines += ["", f"## {hazard.key}", "", *_seen(table, hazard.key)]
+        lines += ["", f"## {hazard.key}", "", *_seen(table, hazard)]
     return "\n".join(lines) + "\n"
 
 
-def _seen(table: Table, key: str) -> Iterator[str]:
-    (hazard,) = (hazard for hazard in table.hazards if hazard.key == key)
+def every_observation(table: Table) -> str:
+    """Return what was observed in each cell: lines of fields, separated by tabs."""
+    cells = [
+        (hazard, method, table.of(method, hazard))
+        for hazard in table.hazards
+        for method in table.methods
+    ]
+    lines = [
+        f"{hazard.key}\t{method.name}\t{found.verdict}\t{found.seen}"
+        for hazard, method, found in cells
+    ]
+    return "\n".join(["hazard\tlocking method\tverdict\twhat happened", *lines]) + "\n"
+
+
+def _seen(table: Table, hazard: Hazard) -> Iterator[str]:
     where = f" ([{hazard.rows}]({PAGE}))" if hazard.rows else ""
     yield f"**{hazard.title}**{where}. {hazard.about}"
-    yield from ("", "| locking method | | what happened |", "|---|:-:|---|")
+    methods: dict[tuple[str, str], list[str]] = {}
     for method in table.methods:
         outcome = table.of(method, hazard)
-        yield _row([method.name, MARKS[outcome.verdict], outcome.seen])
+        if outcome.verdict not in EXPECTED:
+            key = MARKS[outcome.verdict], outcome.seen
+            methods.setdefault(key, []).append(method.name)
+    if methods:
+        yield from ("", "| | what happened | with |", "|:-:|---|---|")
+    for (mark, seen), names in methods.items():
+        yield _row([mark, seen, "; ".join(f"`{name}`" for name in names)])
 
 
 def _row(cells: list[str]) -> str:

@@ -99,7 +99,7 @@ def run(
     """
     # Imported here: both import this module's types.
     from verification.hazards.chart import draw, require_matplotlib
-    from verification.hazards.report import markdown
+    from verification.hazards.report import every_observation, markdown
 
     if selection.picture:
         require_matplotlib()
@@ -110,7 +110,10 @@ def run(
     hazards = select_hazards(selection.hazards)
     table = run_all(hazards, methods, stores, on_outcome, selection.parallel)
     if selection.markdown:
-        Path(selection.markdown).write_text(head + markdown(table), "utf-8")
+        page = Path(selection.markdown)
+        every = page.with_suffix(".tsv")
+        every.write_text(every_observation(table), "utf-8")
+        page.write_text(head + markdown(table, every.name), "utf-8")
     if selection.picture:
         draw(table, Path(selection.picture))
     return table
