@@ -131,13 +131,13 @@ race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none los
 	LEASELOCK_INCREMENTS=500 $(PY) -m pytest -qs tests/sql/test_race.py
 
 chaos: $(READY) ## faults injected into private servers and workers: make chaos SECONDS=60
-	$(PY) -m verification.storms --seconds $(SECONDS)
+	$(PY) -m verification.chaos --seconds $(SECONDS)
 
 crashed: $(READY) ## kill the holder of 10,000 locks, collect the garbage, and count what is left, on each store
-	$(PY) -m verification.storms.crashed
+	$(PY) -m verification.chaos.crashed
 
 interruptions: $(READY) ## interrupt every operation at every suspension, a minute on each store
-	$(PY) -m verification.storms.interruptions --seconds 60
+	$(PY) -m verification.chaos.interruptions --seconds 60
 
 hazards: $(READY) ## play every hazard on every way of locking, and write its page
 	@scripts/servers

@@ -39,7 +39,7 @@ UNCOVERED = (
     "verification/models/",
     "tests/testing/",
     "tests/backends/",
-    "tests/chaos/",
+    "tests/faults/",
     "tests/cli/",
     "tests/sql/",
     "tests/conformance/test_etcd.py",
@@ -72,20 +72,20 @@ CHECK = (
 # Single tests here take longest. They come first, so that no process is left alone with one at the
 # end: a process that has no tests left takes some of another's last ones.
 LONG = (
-    "verification/storms/",
+    "verification/chaos/",
     "verification/hazards/",
     "verification/linearizability/",
     "tests/test_surroundings.py",
     "tests/test_secrets.py",
     "tests/test_benchmarks.py",
-    "tests/chaos/test_redis_cluster.py",
+    "tests/faults/test_redis_cluster.py",
     "tests/backends/test_redis_lines.py",
 )
 # Of the tests in these that are played in threads and in asyncio, one of the two is in the second
 # tier, by turns.
 IN_TURN = (
-    "tests/chaos/test_redis_faults.py",
-    "tests/chaos/test_redis_death.py",
+    "tests/faults/test_redis_faults.py",
+    "tests/faults/test_redis_death.py",
     "tests/backends/test_sql_death.py",
 )
 DRIVERS = ("threads", "asyncio")

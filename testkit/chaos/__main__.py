@@ -1,8 +1,8 @@
 """Kill and freeze workers on a store for tests, and check their records.
 
-    python -m testkit.chaos [URL] [--seconds 60] [--seed 7] [--json] [--picture storm.png]
+    python -m testkit.chaos [URL] [--seconds 60] [--seed 7] [--json] [--picture chaos.png]
 
-The locks are named `storm 0` to `storm 2`. Without a URL a temporary file is the store. The exit
+The locks are named `chaos 0` to `chaos 2`. Without a URL a temporary file is the store. The exit
 code is 1 if a guarantee was broken.
 """
 
@@ -37,9 +37,9 @@ def main(arguments: list[str]) -> int:
         require_matplotlib()
     with tempfile.TemporaryDirectory(prefix="leaselock-chaos-") as folder:
         url = options.store or f"sqlite:///{folder}/locks.db"
-        print(f"{options.seconds:g} s of faults; the locks are named 'storm *'", file=sys.stderr)
+        print(f"{options.seconds:g} s of faults; the locks are named 'chaos *'", file=sys.stderr)
         target = Target("given store" if options.store else "sqlite", url, idle=15.0)
-        report = run_with_progress(target, options.seed, options.seconds, Path(folder) / "storm")
+        report = run_with_progress(target, options.seed, options.seconds, Path(folder) / "chaos")
     print(json.dumps(figures(report)) if options.json else markdown([report]))
     if options.picture:
         draw(report, options.picture)

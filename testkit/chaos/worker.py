@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     # Yields the next call; a task awaits its result.
     Cycle = Generator[Callable[[], Any], Any, None]
 
-LOCK, PERMITS, LIMIT = "storm", "storm permits", 3
+LOCK, PERMITS, LIMIT = "chaos", "chaos permits", 3
 # How often a reader, or a claim of permits, does not wait.
 TRIES = 0.3
 # Threads or tasks in each worker.

@@ -18,7 +18,7 @@ from testkit.servers.databases import emptied
 from testkit.servers.process import eventually
 from tests.backends.rivals import Waiter, loss_time, take
 from tests.backends.sql import Stage
-from tests.chaos.contenders import LOCK, Contest
+from tests.faults.contenders import LOCK, Contest
 from tests.pace import pace
 
 import leaselock

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from testkit.servers.databases import emptied
 from testkit.servers.redis import Redis
-from verification.storms.clock import FURTHEST, Clocks
+from verification.chaos.clock import FURTHEST, Clocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

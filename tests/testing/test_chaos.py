@@ -19,7 +19,7 @@ pytestmark = pytest.mark.heavy
 def test_chaos_prints_figures_and_draws_a_timeline(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    picture = tmp_path / "storm.svg"
+    picture = tmp_path / "chaos.svg"
     url = f"sqlite:///{tmp_path}/locks.db"
     assert main([url, "--seconds", "2", "--json", "--picture", str(picture)]) == 0
     figures = json.loads(capsys.readouterr().out)
@@ -28,7 +28,7 @@ def test_chaos_prints_figures_and_draws_a_timeline(
     assert sum(figures["faults"].values()) > 0
     assert "<svg" in picture.read_text()
     with leaselock.Client(url) as client:
-        assert client.locks("storm *") == []
+        assert client.locks("chaos *") == []
 
 
 def test_chaos_without_a_url_uses_a_temporary_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,7 +36,7 @@ def test_chaos_without_a_url_uses_a_temporary_file(capsys: pytest.CaptureFixture
     said = capsys.readouterr()
     assert "| sqlite |" in said.out
     assert "seed 7." in said.out
-    assert "'storm *'" in said.err
+    assert "'chaos *'" in said.err
 
 
 def test_chaos_refuses_memory(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from testkit.chaos.run import run as run_chaos
 from testkit.servers.redis import Redis
+from verification.chaos.targets import TARGETS
 from verification.linearizability.broken import ERRORS, RedisLocks
 from verification.linearizability.operations import (
     MODELS,
@@ -27,7 +28,6 @@ from verification.linearizability.workload import (
     PermitWorker,
     run,
 )
-from verification.storms.targets import TARGETS
 
 import leaselock
 from leaselock._core.backend import compatible
@@ -63,12 +63,12 @@ SHARING = ("sqlite-sharing", "postgres-lease-sharing", "etcd-sharing")
 @pytest.mark.parametrize(
     "name", ["sqlite", "redis", "postgres-lease", "zookeeper", "etcd", *SHARING]
 )
-def test_the_history_of_a_storm_is_linearizable(
+def test_the_history_of_a_chaos_run_is_linearizable(
     name: str, checker: Checker, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        target = TARGETS[name](name, stack, tmp_path / "storm")
-        report = run_chaos(target, 1, 4.0, tmp_path / "storm", lambda fault: None)
+        target = TARGETS[name](name, stack, tmp_path / "chaos")
+        report = run_chaos(target, 1, 4.0, tmp_path / "chaos", lambda fault: None)
     operations = list(operations_of(report.history))
     assert len(operations) > 20
     for model in SHARED if name in SHARING else MODELS:

@@ -10,7 +10,7 @@ from testkit.servers.cluster import Cluster
 from testkit.servers.process import HOST
 from testkit.servers.redis import Redis
 from testkit.servers.sentinel import Sentinels
-from verification.storms.network_faults import behind_proxies, network_faults, pause
+from verification.chaos.network_faults import behind_proxies, network_faults, pause
 
 if TYPE_CHECKING:
     import random

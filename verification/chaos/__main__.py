@@ -1,4 +1,4 @@
-"""python -m verification.storms [--seed N] [--seconds S] [--json FILE] [--docs FOLDER] [STORE ...]
+"""python -m verification.chaos [--seed N] [--seconds S] [--json FILE] [--docs FOLDER] [STORE ...]
 
 One chaos run for each store, on private servers. --docs writes a page and its pictures.
 """
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from testkit.chaos.report import figures, markdown
 from testkit.chaos.run import run_with_progress
 from testkit.chaos.timeline import draw
-from verification.storms.clock import with_jumping_clocks
-from verification.storms.targets import TARGETS
+from verification.chaos.clock import with_jumping_clocks
+from verification.chaos.targets import TARGETS
 
 if TYPE_CHECKING:
     from testkit.chaos.run import Report
@@ -33,7 +33,7 @@ def main() -> int:
     reports = [run_one(name, words) for name in words.stores or list(TARGETS)]
     print(markdown(reports))
     if words.docs:
-        (Path(words.docs) / "storms.md").write_text(page(reports, words.seconds))
+        (Path(words.docs) / "chaos.md").write_text(page(reports, words.seconds))
     if words.json:
         Path(words.json).write_text(json.dumps([figures(r) for r in reports], indent=1) + "\n")
     return 0 if all(report.ok for report in reports) else 1
@@ -41,11 +41,11 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     """Return the parsed arguments."""
-    parser = argparse.ArgumentParser(prog="python -m verification.storms", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m verification.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=30.0, help="of faults, for each store")
     parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
-    parser.add_argument("--docs", metavar="FOLDER", help="write storms.md and pictures to FOLDER")
+    parser.add_argument("--docs", metavar="FOLDER", help="write chaos.md and pictures to FOLDER")
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(TARGETS))
     words = parser.parse_args()
     unknown = sorted(set(words.stores) - set(TARGETS))
@@ -56,13 +56,13 @@ def arguments() -> argparse.Namespace:
 
 def run_one(name: str, words: argparse.Namespace) -> Report:
     """Run one target, and draw its timeline if asked for."""
-    with tempfile.TemporaryDirectory(prefix="storm-") as folder, ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="chaos-") as folder, ExitStack() as stack:
         target = with_jumping_clocks(
-            TARGETS[name](name, stack, Path(folder) / "storm"), Path(folder)
+            TARGETS[name](name, stack, Path(folder) / "chaos"), Path(folder)
         )
-        report = run_with_progress(target, words.seed, words.seconds, Path(folder) / "storm")
+        report = run_with_progress(target, words.seed, words.seconds, Path(folder) / "chaos")
     if words.docs and name in DRAWN:
-        pictures = Path(words.docs) / "storms"
+        pictures = Path(words.docs) / "chaos"
         pictures.mkdir(exist_ok=True)
         draw(report, pictures / f"{name}.png")
     return report
@@ -71,7 +71,7 @@ def run_one(name: str, words: argparse.Namespace) -> Report:
 def page(reports: list[Report], seconds: float) -> str:
     """Return the page of the documentation."""
     drawn = [report.target for report in reports if report.target in DRAWN]
-    pictures = "\n\n".join(f"![chaos run on {name}](storms/{name}.png)" for name in drawn)
+    pictures = "\n\n".join(f"![chaos run on {name}](chaos/{name}.png)" for name in drawn)
     words = PAGE.read_text()
     return words.format(seed=reports[0].seed, seconds=seconds, table=markdown(reports)) + pictures
 

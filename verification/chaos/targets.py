@@ -15,9 +15,9 @@ from testkit.servers.dynamodb import DynamoDB
 from testkit.servers.etcd import Etcd
 from testkit.servers.process import HOST
 from testkit.servers.zookeeper import Ensemble
-from verification.storms import partitioned, redis, sql
-from verification.storms.disk import sqlite
-from verification.storms.network_faults import behind_proxies, network_faults, pause
+from verification.chaos import partitioned, redis, sql
+from verification.chaos.disk import sqlite
+from verification.chaos.network_faults import behind_proxies, network_faults, pause
 
 import leaselock
 
@@ -41,7 +41,7 @@ def zookeeper(name: str, stack: ExitStack, folder: Path) -> Target:
         ensemble.settle()
 
     hosts = ",".join(f"{HOST}:{proxy.port}" for proxy in proxies)
-    url = f"zookeeper://{hosts}/storm?timeout=2"
+    url = f"zookeeper://{hosts}/chaos?timeout=2"
     target = Target(name, url, {**network_faults(proxies), "kill server": kill}, idle=15.0)
     return behind_proxies(target, proxies)
 
@@ -64,7 +64,7 @@ def etcd(name: str, stack: ExitStack, folder: Path) -> Target:
         server.settle()
 
     faults = {"kill server": kill, "freeze server": freeze, "compact": lambda _: server.compact()}
-    url = f"etcd://{','.join(f'{HOST}:{proxy.port}' for proxy in proxies)}/storm"
+    url = f"etcd://{','.join(f'{HOST}:{proxy.port}' for proxy in proxies)}/chaos"
     target = Target(name, url, {**network_faults(proxies), **faults}, idle=15.0)
     return behind_proxies(target, proxies)
 

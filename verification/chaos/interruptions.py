@@ -1,4 +1,4 @@
-"""python -m verification.storms.interruptions [--seconds S] [STORE ...]
+"""python -m verification.chaos.interruptions [--seconds S] [STORE ...]
 
 Interrupt every operation at every suspension, again and again, on private servers without faults:
 half of the time by cancelled tasks, half of it by Ctrl-C in threads. Each suspension is interrupted
@@ -29,7 +29,7 @@ from testkit.servers.redis import Redis
 from testkit.servers.zookeeper import Ensemble
 from tests.conformance import test_memory, test_redis, test_redlock, test_sql, test_sqlite
 from tests.conformance import test_zookeeper as zookeeper
-from verification.storms.timer import Delay, Timer, late
+from verification.chaos.timer import Delay, Timer, late
 
 import leaselock
 
@@ -144,7 +144,7 @@ async def repeat(world: World, seconds: float) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run, and print a table; return 1 if a lock was held for too long."""
     parser = argparse.ArgumentParser(
-        prog="python -m verification.storms.interruptions", description=__doc__
+        prog="python -m verification.chaos.interruptions", description=__doc__
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="for each store")
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(STORES))

@@ -1,4 +1,4 @@
-"""python -m verification.storms.tasks [--seconds S] [--tasks N] [STORE ...]
+"""python -m verification.chaos.tasks [--seconds S] [--tasks N] [STORE ...]
 
 Many tasks of one event loop deposit through one synchronous client, on private servers. Each task
 owns what it acquires, so a deposit is lost only if two tasks hold the lock at once. A task that
@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from verification.storms.interruptions import STORES
+from verification.chaos.interruptions import STORES
 
 import leaselock
 
@@ -88,9 +88,7 @@ def measure(name: str, tasks: int, seconds: float) -> Figures:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run, and print a table; return 1 if a deposit was lost, or none was made."""
-    parser = argparse.ArgumentParser(
-        prog="python -m verification.storms.tasks", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m verification.chaos.tasks", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="for each store")
     parser.add_argument("--tasks", type=int, default=TASKS)
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(STORES))

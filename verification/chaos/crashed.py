@@ -1,4 +1,4 @@
-"""python -m verification.storms.crashed [--holders N] [STORE ...]
+"""python -m verification.chaos.crashed [--holders N] [STORE ...]
 
 A process acquires many locks, each of a name of its own, and is killed. When the leases have ended,
 `gc` runs with the default `op_timeout`, and what is left in the private store is counted: names,
@@ -210,7 +210,7 @@ def play(store: str, holders: int) -> Figures:
 def main(arguments: list[str] | None = None) -> int:
     """Run, and print a table; return 1 if anything is left."""
     parser = argparse.ArgumentParser(
-        prog="python -m verification.storms.crashed", description=__doc__
+        prog="python -m verification.chaos.crashed", description=__doc__
     )
     parser.add_argument("--holders", type=int, default=HOLDERS)
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(STORES))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from testkit.servers.redis import Redis
 from testkit.servers.rights import channels, commands, keys
-from tests.chaos.scene import STORE, TIMEOUT, WORLDS
+from tests.faults.scene import STORE, TIMEOUT, WORLDS
 
 from leaselock import NotApplied
 

@@ -100,7 +100,7 @@ def zookeeper(name: str, stack: ExitStack, folder: Path) -> Target:
     """An ensemble, of which one server at a time, possibly the leader, is cut off."""
     partitioned = PartitionedNetwork(stack, 3, 3)
     ensemble = stack.enter_context(Ensemble(locations=partitioned.servers))
-    url = f"zookeeper://{ensemble.hosts}/storm?timeout=1"
+    url = f"zookeeper://{ensemble.hosts}/chaos?timeout=1"
     return partitioned.target(name, url, **{"part servers": partitioned.between_servers})
 
 

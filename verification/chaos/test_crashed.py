@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verification.storms.crashed import main
+from verification.chaos.crashed import main
 
 if TYPE_CHECKING:
     import pytest

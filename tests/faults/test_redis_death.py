@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.chaos.contenders import LOCK, Contest
+from tests.faults.contenders import LOCK, Contest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -36,7 +36,7 @@ class Contender:
 
     def __init__(self, colour: str, url: str, lease: float) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.holder", colour, url, LOCK, str(lease)],
+            [sys.executable, "-m", "tests.faults.holder", colour, url, LOCK, str(lease)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """What a green run is worth: how often the checker finds an overlap that was planted.
 
-``python -m verification.storms.sensitivity`` records a run: the workers of the storms, on SQLite,
+``python -m verification.chaos.sensitivity`` records a run of the chaos workers on SQLite,
 without faults. Into copies of that history it plants overlaps: in one of N grants the store grants
 the lock to the next waiter D ms before the release. What the waiter would have recorded then is
 what it did record, D ms earlier, but not before its request nor before the hold that it overlaps.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from testkit.servers.process import HOST, Location, eventually
 from testkit.servers.redis import Redis
-from verification.storms.clock import Clocks
+from verification.chaos.clock import Clocks
 
 import leaselock
 

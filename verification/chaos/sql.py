@@ -8,7 +8,7 @@ from testkit.chaos.target import Target
 from testkit.proxy import Proxy
 from testkit.servers.mariadb import MariaDB
 from testkit.servers.postgres import Postgres
-from verification.storms.network_faults import behind_proxies, network_faults
+from verification.chaos.network_faults import behind_proxies, network_faults
 
 import leaselock
 

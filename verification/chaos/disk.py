@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from testkit.chaos.target import Target
-from verification.storms.network_faults import pause
+from verification.chaos.network_faults import pause
 
 if TYPE_CHECKING:
     import random

@@ -15,7 +15,7 @@ from redis import Redis as RedisPy
 from testkit.servers.process import HOST, eventually
 from testkit.servers.redis import Redis
 from testkit.servers.sentinel import NAME, Sentinel
-from tests.chaos.test_redis_restart import COLOURS, LONG, TIMEOUT, waiting
+from tests.faults.test_redis_restart import COLOURS, LONG, TIMEOUT, waiting
 from verification.fuzz.hostile import Hostile
 
 import leaselock

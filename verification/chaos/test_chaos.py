@@ -15,8 +15,8 @@ import pytest
 from testkit.chaos.report import figures, markdown
 from testkit.chaos.run import run
 from testkit.chaos.target import Target
-from verification.storms.clock import COMPILERS, with_jumping_clocks
-from verification.storms.targets import TARGETS
+from verification.chaos.clock import COMPILERS, with_jumping_clocks
+from verification.chaos.targets import TARGETS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def test_short_chaos_run(name: str, tmp_path: Path) -> None:
     injected: list[str] = []
     with ExitStack() as stack:
-        target = with_jumping_clocks(TARGETS[name](name, stack, tmp_path / "storm"), tmp_path)
-        report = run(target, 1, 3.0, tmp_path / "storm", injected.append)
+        target = with_jumping_clocks(TARGETS[name](name, stack, tmp_path / "chaos"), tmp_path)
+        report = run(target, 1, 3.0, tmp_path / "chaos", injected.append)
     assert report.ok, f"{report.verdict}\n{report.errors}"
     assert len(injected) == sum(report.fault_counts().values()) > 0
     assert f"| {name} |" in markdown([report])

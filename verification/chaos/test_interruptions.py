@@ -8,9 +8,9 @@ import time
 import pytest
 from testkit.conformance.world import Interruption
 from testkit.servers.process import eventually
-from verification.storms import interruptions
-from verification.storms.interruptions import Figures, main
-from verification.storms.timer import Delay, Timer, late
+from verification.chaos import interruptions
+from verification.chaos.interruptions import Figures, main
+from verification.chaos.timer import Delay, Timer, late
 
 
 def test_every_operation_is_interrupted_in_tasks_and_in_threads(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from testkit.proxy import ACTIONS
-from tests.chaos.scene import LEASE, TIMEOUT, Scene, play
+from tests.faults.scene import LEASE, TIMEOUT, Scene, play
 
 from leaselock import LeaseLost, NotHeld, OutcomeUnknown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verification.storms import tasks
+from verification.chaos import tasks
 
 from leaselock._drivers.owners import OWNERS
 

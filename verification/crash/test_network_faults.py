@@ -24,15 +24,15 @@ from leaselock.testing.history import History
 if TYPE_CHECKING:
     from pathlib import Path
 
-STORM = 4.0
+DURATION = 4.0
 PIECES = (b"EVALSHA", b"SUBSCRIBE", b"")
 LEAST_GRANTS = 20
 
 
-def storm(proxy: Proxy, rng: random.Random) -> None:
+def inject_faults(proxy: Proxy, rng: random.Random) -> None:
     """Inject one fault after the other, several times a second."""
     faults = []
-    end = time.monotonic() + STORM
+    end = time.monotonic() + DURATION
     while time.monotonic() < end:
         time.sleep(rng.uniform(0.0, 0.3))
         if rng.random() < 0.1:
@@ -55,7 +55,7 @@ def test_random_network_faults(seed: int, tmp_path: Path) -> None:
             for kind in KINDS * 2:
                 pool.start(kind)
             pool.wait_until_all_granted()
-            storm(proxy, random.Random(seed))
+            inject_faults(proxy, random.Random(seed))
             proxy.calm()
             pool.wait_until_all_granted(time.monotonic_ns())
             pool.kill_all()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from verification.storms.sensitivity import found, parts, planted, successions
+from verification.chaos.sensitivity import found, parts, planted, successions
 
 from leaselock.testing.checker import check
 from leaselock.testing.history import History
