@@ -34,7 +34,7 @@ LOST = 2
 
 
 class Environment(Protocol):
-    """What a process needs of the world of its scenario."""
+    """What a process needs of the harness of its scenario."""
 
     store: Store
     url: str
@@ -57,14 +57,14 @@ class Child:
     """It belongs to a try that has failed."""
 
     def __init__(
-        self, world: Environment, driver: str, body: Callable[..., Any], arguments: Sequence[Any]
+        self, harness: Environment, driver: str, body: Callable[..., Any], arguments: Sequence[Any]
     ) -> None:
-        self.world = world
+        self.harness = harness
         self.words: list[str] = []
-        self.errors = world.folder / f"errors {len(world.children)}"
-        store = world.store._asdict()
+        self.errors = harness.folder / f"errors {len(harness.children)}"
+        store = harness.store._asdict()
         del store["fresh"]
-        place = (driver, world.url, str(world.folder), json.dumps(store))
+        place = (driver, harness.url, str(harness.folder), json.dumps(store))
         call = (body.__module__, body.__name__, json.dumps(arguments))
         with open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
@@ -83,12 +83,12 @@ class Child:
 
     async def wait_for_word(self, word: str) -> None:
         """Wait until the process has sent *word*."""
-        await self.world.wait_until(lambda: word in self.words or not self.reader.is_alive())
+        await self.harness.wait_until(lambda: word in self.words or not self.reader.is_alive())
         assert word in self.words, f"the process never sent {word!r}: {self.error_text()}"
 
     def send(self, word: str) -> None:
         """Send *word* to the process, which receives it by `wait_for_word`."""
-        word_file(self.world.folder, self.process.pid, word).touch()
+        word_file(self.harness.folder, self.process.pid, word).touch()
 
     def kill(self) -> None:
         """Kill the process."""
@@ -113,7 +113,7 @@ class Child:
 
     async def end(self) -> None:
         """Wait until the process has ended with exit code 0."""
-        await self.world.wait_until(self.ended)
+        await self.harness.wait_until(self.ended)
         assert self.process.returncode == 0, self.error_text()
 
     def error_text(self) -> str:
@@ -135,15 +135,15 @@ class Fork:
     abandoned = False
     """It belongs to a try that has failed."""
 
-    def __init__(self, world: Environment, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self.world = world
+    def __init__(self, harness: Environment, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.harness = harness
         self.status: int | None = None
         with warnings.catch_warnings():
             # Forking a process with threads is what is tested.
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if not self.pid:
-            _run_child(world, body)
+            _run_child(harness, body)
 
     def ended(self) -> bool:
         """Return whether the process has ended."""
@@ -161,7 +161,7 @@ class Fork:
 
     async def end(self) -> None:
         """Wait until the process has ended with exit code 0."""
-        await self.world.wait_until(self.ended)
+        await self.harness.wait_until(self.ended)
         self.check()
 
     def close(self) -> None:
@@ -171,11 +171,11 @@ class Fork:
             os.waitpid(self.pid, 0)
 
 
-def _run_child(world: Environment, body: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
+def _run_child(harness: Environment, body: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     code = 1
-    world.children = []  # those of the parent
+    harness.children = []  # those of the parent
     try:
-        world.run(body())
+        harness.run(body())
         # As at the end of a program: exit functions of the parent run here, too.
         atexit._run_exitfuncs()
         code = 0
@@ -199,6 +199,6 @@ def send_to_parent(word: object) -> None:
     print(word, flush=True)
 
 
-async def wait_for_word(world: Environment, word: str) -> None:
+async def wait_for_word(harness: Environment, word: str) -> None:
     """In the child: wait until the parent has sent *word*."""
-    await world.wait_until(word_file(world.folder, os.getpid(), word).exists)
+    await harness.wait_until(word_file(harness.folder, os.getpid(), word).exists)

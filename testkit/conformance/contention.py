@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leaselock.errors import AcquireCancelled
+from testkit.conformance.harness import TIMEOUT
 from testkit.conformance.scenario import scenario
-from testkit.conformance.world import TIMEOUT
 
 if TYPE_CHECKING:
     from testkit.conformance.api_types import Lease, Lock
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 # Seconds. Where the store does not notify, a holder looks three times in a lease.
 LEASE = 3.0
@@ -21,90 +21,90 @@ async def _hold(lock: Lock) -> None:
 
 
 @scenario("has_queue")
-async def holder_learns_that_another_client_waits(world: World) -> None:
+async def holder_learns_that_another_client_waits(harness: Harness) -> None:
     """By the callback and by `contended`; when it releases, the waiter has the lock."""
-    lease = await world.must_acquire(world.lock("a", lease=LEASE))
+    lease = await harness.must_acquire(harness.lock("a", lease=LEASE))
     called: list[Lease] = []
     assert not lease.contended
     lease.on_contended(called.append)
-    await world.pause(0.05)
+    await harness.pause(0.05)
     assert (called, lease.contended) == ([], False)
-    waiting = world.spawn(_hold, world.client().lock("a"))
-    await world.wait_until(lambda: bool(called))
+    waiting = harness.spawn(_hold, harness.client().lock("a"))
+    await harness.wait_until(lambda: bool(called))
     assert lease.contended
     assert not lease.lost
     late: list[Lease] = []
     lease.on_contended(late.append)
-    await world.wait_until(lambda: bool(late))
+    await harness.wait_until(lambda: bool(late))
     await lease.release()
     await waiting.join()
     assert (called, late, lease.contended) == ([lease], [lease], False)
 
 
 @scenario("has_queue")
-async def callback_comes_again_when_another_one_waits(world: World) -> None:
+async def callback_comes_again_when_another_one_waits(harness: Harness) -> None:
     """After the first waiter has given up."""
-    lock = world.lock("a", lease=LEASE)
-    lease = await world.must_acquire(lock)
+    lock = harness.lock("a", lease=LEASE)
+    lease = await harness.must_acquire(lock)
     called: list[Lease] = []
     lease.on_contended(called.append)
 
     async def told(times: int) -> None:
-        await world.wait_until(lambda: len(called) == times)
+        await harness.wait_until(lambda: len(called) == times)
 
     for times in (1, 2):
-        other = world.client().lock("a")
-        waiting = world.spawn(_hold, other)
+        other = harness.client().lock("a")
+        waiting = harness.spawn(_hold, other)
         await told(times)
-        await world.wait_for_waiters(lock, 1)
+        await harness.wait_for_waiters(lock, 1)
         assert other.cancel() == 1
         assert isinstance(await waiting.end(), AcquireCancelled)
-        await world.wait_until(lambda: not lease.contended)
+        await harness.wait_until(lambda: not lease.contended)
     await lease.release()
 
 
 @scenario("has_queue")
-async def released_lease_is_told_nothing(world: World) -> None:
+async def released_lease_is_told_nothing(harness: Harness) -> None:
     """Nor is one whose lock nobody waited for."""
-    lock, called = world.lock("a", lease=LEASE), list[Any]()
-    lease = await world.must_acquire(lock)
+    lock, called = harness.lock("a", lease=LEASE), list[Any]()
+    lease = await harness.must_acquire(lock)
     lease.on_contended(called.append)
     await lease.release()
     lease.on_contended(called.append)
     assert not lease.contended
     async with lock:
-        waiting = world.spawn(_hold, world.client().lock("a"))
-        await world.wait_for_waiters(lock, 1)
+        waiting = harness.spawn(_hold, harness.client().lock("a"))
+        await harness.wait_for_waiters(lock, 1)
     await waiting.join()
     assert called == []
 
 
 @scenario("sharing", "has_queue")
-async def reader_learns_that_a_writer_waits(world: World) -> None:
+async def reader_learns_that_a_writer_waits(harness: Harness) -> None:
     """Each of the readers."""
-    shared = world.client().rwlock("a")
+    shared = harness.client().rwlock("a")
     called: list[Lease] = []
     readers = [
-        await world.must_acquire(world.client().rwlock("a", lease=LEASE).read) for _ in range(2)
+        await harness.must_acquire(harness.client().rwlock("a", lease=LEASE).read) for _ in range(2)
     ]
     for reader in readers:
         reader.on_contended(called.append)
-    writing = world.spawn(_hold, shared.write)
-    await world.wait_until(lambda: len(called) == 2)
+    writing = harness.spawn(_hold, shared.write)
+    await harness.wait_until(lambda: len(called) == 2)
     for reader in readers:
         await reader.release()
     await writing.join()
 
 
 @scenario("permits", "has_queue")
-async def holder_of_a_permit_learns_that_another_client_waits(world: World) -> None:
+async def holder_of_a_permit_learns_that_another_client_waits(harness: Harness) -> None:
     """And may release it, although others hold permits, too."""
-    semaphore = world.first.semaphore("a", 2, lease=LEASE)
+    semaphore = harness.first.semaphore("a", 2, lease=LEASE)
     called: list[Lease] = []
-    yielding, other = await world.must_acquire(semaphore), await world.must_acquire(semaphore)
+    yielding, other = await harness.must_acquire(semaphore), await harness.must_acquire(semaphore)
     yielding.on_contended(called.append)
-    waiting = world.spawn(_hold, world.client().semaphore("a", 2))
-    await world.wait_until(lambda: called == [yielding])
+    waiting = harness.spawn(_hold, harness.client().semaphore("a", 2))
+    await harness.wait_until(lambda: called == [yielding])
     await yielding.release()
     await waiting.join()
     other.ensure()
@@ -112,10 +112,10 @@ async def holder_of_a_permit_learns_that_another_client_waits(world: World) -> N
 
 
 @scenario("has_queue")
-async def leader_learns_of_a_candidate_and_resigns(world: World) -> None:
+async def leader_learns_of_a_candidate_and_resigns(harness: Harness) -> None:
     """So leadership passes on by choice."""
-    election, led = world.first.election("e", lease=LEASE), list[str]()
-    candidate = world.client().election("e", lease=LEASE)
+    election, led = harness.first.election("e", lease=LEASE), list[str]()
+    candidate = harness.client().election("e", lease=LEASE)
 
     async def follow() -> None:
         async with candidate.lead():
@@ -124,8 +124,8 @@ async def leader_learns_of_a_candidate_and_resigns(world: World) -> None:
     async with election.lead() as lease:
         called: list[Lease] = []
         lease.on_contended(called.append)
-        following = world.spawn(follow)
-        await world.wait_until(lambda: bool(called))
+        following = harness.spawn(follow)
+        await harness.wait_until(lambda: bool(called))
         assert led == []
         assert await election.resign()
     await following.join()

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
     from leaselock import LockChange
     from testkit.conformance.api_types import Client, Election, Lease
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 
 class Worker:
     """A client that works whenever it leads, until it is stopped."""
 
-    def __init__(self, world: World, name: str, terms: list[tuple[str, int]]) -> None:
-        self.world = world
+    def __init__(self, harness: Harness, name: str, terms: list[tuple[str, int]]) -> None:
+        self.harness = harness
         self.name = name
         self.terms = terms
         self.stopped = False
         self.working = 0
-        self.client: Client = world.client()
+        self.client: Client = harness.client()
         self.election: Election = self.client.election("e", label=name)
 
     async def work(self, lease: Lease) -> str:
@@ -34,7 +34,7 @@ class Worker:
         self.terms.append((self.name, lease.token))
         try:
             while not (self.stopped or lease.lost):
-                await self.world.pause(0.003)
+                await self.harness.pause(0.003)
         finally:
             self.working -= 1
         return self.name
@@ -45,10 +45,10 @@ class Worker:
 
 
 @scenario()
-async def the_leader_is_known(world: World) -> None:
+async def the_leader_is_known(harness: Harness) -> None:
     """By its label and its term; a free name has no leader. A body within a body is an error."""
-    election = world.first.election("e", label="one")
-    other = world.client().election("e")
+    election = harness.first.election("e", label="one")
+    other = harness.client().election("e")
     assert (await other.leader(), await other.resign()) == (None, False)
     async with election.lead() as lease:
         leader = await other.leader()
@@ -63,12 +63,12 @@ async def the_leader_is_known(world: World) -> None:
 
 
 @scenario()
-async def any_election_object_of_its_client_resigns(world: World) -> None:
+async def any_election_object_of_its_client_resigns(harness: Harness) -> None:
     """The leadership is that of the client; another client's object does not end it."""
-    election, same = world.first.election("e"), world.first.election("e")
+    election, same = harness.first.election("e"), harness.first.election("e")
     assert not await same.resign()
     async with election.lead():
-        assert not await world.client().election("e").resign()
+        assert not await harness.client().election("e").resign()
         assert await same.resign()
         assert not await election.resign()
         assert await election.leader() is None
@@ -76,9 +76,9 @@ async def any_election_object_of_its_client_resigns(world: World) -> None:
 
 
 @scenario()
-async def a_leader_that_resigns_in_its_body_goes_on_without_a_lease(world: World) -> None:
+async def a_leader_that_resigns_in_its_body_goes_on_without_a_lease(harness: Harness) -> None:
     """The next one can lead at once; the end of the body is no error."""
-    election, other = world.first.election("e"), world.client().election("e")
+    election, other = harness.first.election("e"), harness.client().election("e")
     async with election.lead() as lease:
         assert await election.resign()
         assert not await election.resign()
@@ -87,9 +87,9 @@ async def a_leader_that_resigns_in_its_body_goes_on_without_a_lease(world: World
 
 
 @scenario()
-async def run_returns_or_raises_what_the_function_does(world: World) -> None:
+async def run_returns_or_raises_what_the_function_does(harness: Harness) -> None:
     """And the leadership ends with it."""
-    election = world.first.election("e")
+    election = harness.first.election("e")
 
     async def answer(lease: Any) -> int:
         token: int = lease.token
@@ -107,20 +107,20 @@ async def run_returns_or_raises_what_the_function_does(world: World) -> None:
 
 
 @scenario()
-async def resigning_hands_over_and_campaigns_again(world: World) -> None:
+async def resigning_hands_over_and_campaigns_again(harness: Harness) -> None:
     """The other one leads next, although the first campaigns again; then the first one."""
     terms = list[tuple[str, int]]()
-    one, two = Worker(world, "one", terms), Worker(world, "two", terms)
-    first = world.spawn(one.run)
-    await world.wait_until(lambda: bool(one.working))
-    second = world.spawn(two.run)
-    if world.store.has_queue:
-        await world.wait_for_waiters(world.lock("e"), 1)
+    one, two = Worker(harness, "one", terms), Worker(harness, "two", terms)
+    first = harness.spawn(one.run)
+    await harness.wait_until(lambda: bool(one.working))
+    second = harness.spawn(two.run)
+    if harness.store.has_queue:
+        await harness.wait_for_waiters(harness.lock("e"), 1)
     assert await one.election.resign()
-    await world.wait_until(lambda: bool(two.working))
+    await harness.wait_until(lambda: bool(two.working))
     two.stopped = True
     assert await second.join() == "two"
-    await world.wait_until(lambda: bool(one.working))
+    await harness.wait_until(lambda: bool(one.working))
     one.stopped = True
     assert await first.join() == "one"
     assert [name for name, _ in terms if name == "two"] == ["two"]
@@ -129,34 +129,34 @@ async def resigning_hands_over_and_campaigns_again(world: World) -> None:
 
 
 @scenario()
-async def a_leader_that_lost_campaigns_again(world: World) -> None:
+async def a_leader_that_lost_campaigns_again(harness: Harness) -> None:
     """A leadership that was broken by force; the function is called again with a later term."""
     terms = list[tuple[str, int]]()
-    one = Worker(world, "one", terms)
-    one.election = one.client.election("e", lease=world.store.lease)
-    first = world.spawn(one.run)
-    await world.wait_until(lambda: bool(terms))
-    assert await world.client().break_lock("e") is not None
-    await world.wait_until(lambda: len(terms) == 2)
+    one = Worker(harness, "one", terms)
+    one.election = one.client.election("e", lease=harness.store.lease)
+    first = harness.spawn(one.run)
+    await harness.wait_until(lambda: bool(terms))
+    assert await harness.client().break_lock("e") is not None
+    await harness.wait_until(lambda: len(terms) == 2)
     one.stopped = True
     assert await first.join() == "one"
     assert terms[1][1] > terms[0][1]
 
 
 @scenario()
-async def a_body_that_lost_the_leadership_ends_with_an_error(world: World) -> None:
+async def a_body_that_lost_the_leadership_ends_with_an_error(harness: Harness) -> None:
     """LeaseLost, as with a lock; also where another thread or task has resigned."""
-    election = world.first.election("e")
+    election = harness.first.election("e")
     entered: list[Lease] = []
 
     async def body() -> None:
         async with election.lead() as lease:
             entered.append(lease)
             while not lease.lost:
-                await world.pause(0.003)
+                await harness.pause(0.003)
 
-    peer = world.spawn(body)
-    await world.wait_until(lambda: bool(entered))
+    peer = harness.spawn(body)
+    await harness.wait_until(lambda: bool(entered))
     assert await election.resign()
     error = await peer.end()
     assert isinstance(error, LeaseLost)
@@ -165,26 +165,30 @@ async def a_body_that_lost_the_leadership_ends_with_an_error(world: World) -> No
 
 
 @scenario()
-async def closing_the_client_ends_its_part(world: World) -> None:
+async def closing_the_client_ends_its_part(harness: Harness) -> None:
     """Of a leader, of a candidate, and of a watcher."""
     terms = list[tuple[str, int]]()
     changes: list[LockChange] = []
-    one, two, client = Worker(world, "one", terms), Worker(world, "two", terms), world.client()
+    one, two, client = (
+        Worker(harness, "one", terms),
+        Worker(harness, "two", terms),
+        harness.client(),
+    )
 
     async def report(append: Callable[[LockChange], object]) -> None:
         async for change in client.election("e").watch():
             append(change)
 
-    watching = world.spawn(report, changes.append)
-    await world.wait_until(lambda: bool(changes))
-    first = world.spawn(one.run)
-    await world.wait_until(lambda: bool(one.working))
-    second = world.spawn(two.run)
-    if world.store.has_queue:
-        await world.wait_for_waiters(world.lock("e"), 1)
+    watching = harness.spawn(report, changes.append)
+    await harness.wait_until(lambda: bool(changes))
+    first = harness.spawn(one.run)
+    await harness.wait_until(lambda: bool(one.working))
+    second = harness.spawn(two.run)
+    if harness.store.has_queue:
+        await harness.wait_for_waiters(harness.lock("e"), 1)
     await two.client.close()
     assert await second.join() is None
-    await world.wait_until(lambda: changes[-1].holder is not None)
+    await harness.wait_until(lambda: changes[-1].holder is not None)
     await one.client.close()
     assert await first.join() is None
     await client.close()

@@ -10,14 +10,14 @@ from testkit.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
     from testkit.conformance.api_types import Lock
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 
 @scenario(alone=True)
-async def forked_child_holds_nothing(world: World) -> None:
+async def forked_child_holds_nothing(harness: Harness) -> None:
     """Inherited leases are lost in the child; it cannot release, and its exit releases nothing."""
-    lock = world.lock("a")
-    lease = await world.must_acquire(lock)
+    lock = harness.lock("a")
+    lease = await harness.must_acquire(lock)
 
     async def child() -> None:
         assert not lock.owned()
@@ -27,68 +27,68 @@ async def forked_child_holds_nothing(world: World) -> None:
         with raising(LeaseLost, "a"):
             await lease.release()
 
-    await world.fork(child).end()
+    await harness.fork(child).end()
     lease.ensure()
     assert lock.owned()
-    assert await world.try_once(world.client().lock("a")) is None
+    assert await harness.try_once(harness.client().lock("a")) is None
     await lease.release()
 
 
 @scenario("has_queue", "multiprocess", alone=True)
-async def forked_child_is_another_owner(world: World) -> None:
+async def forked_child_is_another_owner(harness: Harness) -> None:
     """With the inherited client, the child waits for its parent's lock and then acquires it."""
-    lock = world.lock("a")
-    lease = await world.must_acquire(lock)
+    lock = harness.lock("a")
+    lease = await harness.must_acquire(lock)
 
     async def child() -> None:
-        assert await world.try_once(lock) is None
+        assert await harness.try_once(lock) is None
         async with lock as mine:
             assert mine.token > lease.token
             assert lock.owned()
 
-    fork = world.fork(child)
-    await world.wait_for_waiters(lock, 1)
+    fork = harness.fork(child)
+    await harness.wait_for_waiters(lock, 1)
     lease.ensure()
     await lease.release()
     await fork.end()
-    await (await world.must_acquire(lock, 0)).release()
+    await (await harness.must_acquire(lock, 0)).release()
 
 
 @scenario(alone=True)
-async def forked_child_can_use_the_inherited_client(world: World) -> None:
+async def forked_child_can_use_the_inherited_client(harness: Harness) -> None:
     """The child acquires, renews and releases, and the parent continues to."""
-    await (await world.must_acquire(world.lock("before"))).release()
+    await (await harness.must_acquire(harness.lock("before"))).release()
 
     async def child() -> None:
-        mine = world.lock("of the child", lease=world.store.lease)
-        lease = await world.must_acquire(mine)
-        ended = world.now() + 3 * world.store.lease
-        await world.wait_until(lambda: world.now() >= ended)
+        mine = harness.lock("of the child", lease=harness.store.lease)
+        lease = await harness.must_acquire(mine)
+        ended = harness.now() + 3 * harness.store.lease
+        await harness.wait_until(lambda: harness.now() >= ended)
         lease.ensure()
         await lease.release()
-        await world.first.close()
+        await harness.first.close()
 
     async def attempt(name: str) -> None:
-        lease = await world.must_acquire(world.lock(name, lease=world.store.lease))
-        await world.fork(child).end()
+        lease = await harness.must_acquire(harness.lock(name, lease=harness.store.lease))
+        await harness.fork(child).end()
         lease.ensure()
         await lease.release()
 
-    await world.retry_if_slow(5, attempt)
+    await harness.retry_if_slow(5, attempt)
 
 
 @scenario("has_queue", alone=True)
-async def waiters_of_the_parent_do_not_wait_in_the_child(world: World) -> None:
+async def waiters_of_the_parent_do_not_wait_in_the_child(harness: Harness) -> None:
     """Threads or tasks that wait in the parent do not wait in the child; the parent's go on."""
-    lock = world.lock("a")
-    lease = await world.must_acquire(lock)
-    waiting = world.spawn(_token, world.client().lock("a"))
-    await world.wait_for_waiters(lock, 1)
+    lock = harness.lock("a")
+    lease = await harness.must_acquire(lock)
+    waiting = harness.spawn(_token, harness.client().lock("a"))
+    await harness.wait_for_waiters(lock, 1)
 
     async def child() -> None:
-        await (await world.must_acquire(world.lock("b"))).release()
+        await (await harness.must_acquire(harness.lock("b"))).release()
 
-    await world.fork(child).end()
+    await harness.fork(child).end()
     assert len(await lock.waiters()) == 1
     await lease.release()
     assert await waiting.join() > lease.token
@@ -100,17 +100,17 @@ async def _token(lock: Lock) -> int:
 
 
 @scenario("multiprocess", "detects_death", alone=True)
-async def living_child_keeps_no_lock_of_its_parent(world: World) -> None:
+async def living_child_keeps_no_lock_of_its_parent(harness: Harness) -> None:
     """A lock released by the parent is free, however long its child lives."""
-    lease = await world.must_acquire(world.lock("a"))
+    lease = await harness.must_acquire(harness.lock("a"))
 
     async def child() -> None:
-        await world.wait_until((world.folder / "end").exists)
+        await harness.wait_until((harness.folder / "end").exists)
 
-    fork = world.fork(child)
-    await world.first.close()
+    fork = harness.fork(child)
+    await harness.first.close()
     assert lease.lost
-    lock = world.client().lock("a")
-    await (await world.must_acquire(lock, LONG / 2)).release()
-    (world.folder / "end").touch()
+    lock = harness.client().lock("a")
+    await (await harness.must_acquire(lock, LONG / 2)).release()
+    (harness.folder / "end").touch()
     await fork.end()

@@ -14,7 +14,7 @@ from testkit.conformance.scenario import raising, scenario
 if TYPE_CHECKING:
     from leaselock import Holder, Waiter
     from testkit.conformance.api_types import Lock
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 # Seconds by which the wall clocks of a store and of this machine may differ.
 CLOCKS = 60.0
@@ -29,16 +29,16 @@ def _check_holder(holder: Holder | Waiter | None, title: str, label: str | None)
 
 
 @scenario("leases_expire")
-async def holder_is_shown(world: World) -> None:
+async def holder_is_shown(harness: Harness) -> None:
     """Every client sees host, process, thread, start, token and remaining time."""
-    lock, watcher = world.lock("a", lease=20.0, label="nightly"), world.client().lock("a")
+    lock, watcher = harness.lock("a", lease=20.0, label="nightly"), harness.client().lock("a")
     assert (await lock.holder(), await lock.locked()) == (None, False)
-    lease = await world.must_acquire(lock)
+    lease = await harness.must_acquire(lock)
     for holder in (await lock.holder(), await watcher.holder()):
-        _check_holder(holder, world.current_name(), "nightly")
+        _check_holder(holder, harness.current_name(), "nightly")
         assert holder is not None
         assert holder.token == lease.token
-        if world.store.session_timeout < float("inf"):
+        if harness.store.session_timeout < float("inf"):
             assert holder.remaining is None
         else:
             assert holder.remaining is not None
@@ -48,19 +48,19 @@ async def holder_is_shown(world: World) -> None:
 
 
 @scenario()
-async def client_label_is_the_default(world: World) -> None:
+async def client_label_is_the_default(harness: Harness) -> None:
     """A label of the lock takes precedence."""
-    client = world.client(label="reports")
+    client = harness.client(label="reports")
     async with client.lock("a") as _, client.lock("b", label="weekly"):
         shown = [report.holder for report in await client.locks()]
     assert [holder and holder.label for holder in shown] == ["reports", "weekly"]
 
 
 @scenario()
-async def any_thread_or_task_name_is_shown(world: World) -> None:
+async def any_thread_or_task_name_is_shown(harness: Harness) -> None:
     """Characters that a store cannot keep are replaced, and long names are cut."""
     title = "job \udcff\0" + 100_000 * "x"
-    shown = await world.spawn(_shown_to_itself, world.lock("a"), title=title).join()
+    shown = await harness.spawn(_shown_to_itself, harness.lock("a"), title=title).join()
     assert shown.startswith("job ?\0xxx")
     assert len(shown) <= 255
 
@@ -73,17 +73,17 @@ async def _shown_to_itself(lock: Lock) -> str:
 
 
 @scenario("has_queue", "fair")
-async def waiters_are_shown_in_order(world: World) -> None:
+async def waiters_are_shown_in_order(harness: Harness) -> None:
     """They have no token, and disappear when they give up."""
-    lock, client = world.lock("a"), world.client()
+    lock, client = harness.lock("a"), harness.client()
     async with lock:
         others = []
         for number in range(3):
             waiting = client.lock("a", label=f"label {number}")
             others.append(
-                world.spawn(partial(waiting.acquire, timeout=20.0), title=f"waiter {number}")
+                harness.spawn(partial(waiting.acquire, timeout=20.0), title=f"waiter {number}")
             )
-            await world.wait_for_waiters(lock, number + 1)
+            await harness.wait_for_waiters(lock, number + 1)
         for number, waiter in enumerate(await lock.waiters()):
             _check_holder(waiter, f"waiter {number}", f"label {number}")
         await client.close()
@@ -91,34 +91,34 @@ async def waiters_are_shown_in_order(world: World) -> None:
 
 
 @scenario("has_queue")
-async def locks_are_listed(world: World) -> None:
+async def locks_are_listed(harness: Harness) -> None:
     """Locks that are held or waited for, sorted, filtered by the pattern."""
-    assert await world.first.locks() == []
-    leases = [await world.must_acquire(world.lock(name)) for name in ("b:1", "a", "b:2", "c")]
-    other = world.spawn(partial(world.client().lock("a").acquire, timeout=20.0))
-    await world.wait_for_waiters(world.lock("a"), 1)
-    reports = await world.client().locks()
+    assert await harness.first.locks() == []
+    leases = [await harness.must_acquire(harness.lock(name)) for name in ("b:1", "a", "b:2", "c")]
+    other = harness.spawn(partial(harness.client().lock("a").acquire, timeout=20.0))
+    await harness.wait_for_waiters(harness.lock("a"), 1)
+    reports = await harness.client().locks()
     assert [report.name for report in reports] == ["a", "b:1", "b:2", "c"]
     assert [len(report.waiters) for report in reports] == [1, 0, 0, 0]
     tokens = {report.name: report.holder and report.holder.token for report in reports}
     assert tokens == {lease.name: lease.token for lease in leases}
     for pattern, names in (("b:*", ["b:1", "b:2"]), ("?", ["a", "c"]), ("[ab]", ["a"]), ("x", [])):
-        assert [report.name for report in await world.first.locks(pattern)] == names
+        assert [report.name for report in await harness.first.locks(pattern)] == names
     for lease in leases:
         await lease.release()
     await other.join()
 
 
 @scenario("has_queue")
-async def break_frees_the_lock(world: World) -> None:
+async def break_frees_the_lock(harness: Harness) -> None:
     """break_lock returns the previous holder; None for a free lock."""
-    client = world.client()
+    client = harness.client()
     assert await client.break_lock("a") is None
-    lease = await world.must_acquire(world.lock("a", label="stuck"))
-    waiting = world.spawn(_token, client.lock("a"))
-    await world.wait_for_waiters(world.lock("a"), 1)
+    lease = await harness.must_acquire(harness.lock("a", label="stuck"))
+    waiting = harness.spawn(_token, client.lock("a"))
+    await harness.wait_for_waiters(harness.lock("a"), 1)
     broken = await client.break_lock("a")
-    _check_holder(broken, world.current_name(), "stuck")
+    _check_holder(broken, harness.current_name(), "stuck")
     assert broken is not None
     assert broken.token == lease.token
     assert await waiting.join() > lease.token
@@ -130,16 +130,16 @@ async def _token(lock: Lock) -> int:
 
 
 @scenario()
-async def break_may_name_a_token(world: World) -> None:
+async def break_may_name_a_token(harness: Harness) -> None:
     """With another token nothing changes."""
-    client = world.client()
-    await (await world.must_acquire(world.lock("a"))).release()
-    lease = await world.must_acquire(world.lock("a"))
-    for token in (lease.token - 1, lease.token + 1 + world.store.local_handoffs):
+    client = harness.client()
+    await (await harness.must_acquire(harness.lock("a"))).release()
+    lease = await harness.must_acquire(harness.lock("a"))
+    for token in (lease.token - 1, lease.token + 1 + harness.store.local_handoffs):
         with raising(NotHeld, "a", str(token)):
             await client.break_lock("a", token=token)
         lease.ensure()
-    assert await world.try_once(client.lock("a")) is None
+    assert await harness.try_once(client.lock("a")) is None
     broken = await client.break_lock("a", token=lease.token)
     assert broken is not None
     assert await client.break_lock("a", token=lease.token) is None

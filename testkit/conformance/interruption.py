@@ -22,8 +22,8 @@ from leaselock.errors import (
     OutcomeUnknown,
     StoreUnreachable,
 )
+from testkit.conformance.harness import Interruption
 from testkit.conformance.scenario import scenario
-from testkit.conformance.world import Interruption
 
 if TYPE_CHECKING:
     from testkit.conformance.api_types import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         LockAll,
         RWLock,
     )
-    from testkit.conformance.world import Moment, World
+    from testkit.conformance.harness import Harness, Moment
 
 # Seconds.
 LEASE = 600.0
@@ -49,8 +49,8 @@ Prepare = Callable[["Trial"], Awaitable[Operation]]
 class Trial:
     """One run of an operation: its clients, its locks, and the leases that are to be released."""
 
-    def __init__(self, world: World, client: Client, rival: Client, name: str) -> None:
-        self.world = world
+    def __init__(self, harness: Harness, client: Client, rival: Client, name: str) -> None:
+        self.harness = harness
         self.client = client
         self.rival = rival
         self.name = name
@@ -73,7 +73,7 @@ class Trial:
 
     async def hold(self, lock: Lock) -> Lease:
         """Acquire a lock, which is released at the end."""
-        lease = await self.world.must_acquire(lock)
+        lease = await self.harness.must_acquire(lock)
         self.leases.append(lease)
         return lease
 
@@ -108,7 +108,7 @@ class Trial:
                 lease = await semaphore.acquire(permits=self.permits)
                 assert lease is not None
             else:
-                lease = await self.world.must_acquire(self.lock(client, name))
+                lease = await self.harness.must_acquire(self.lock(client, name))
             tokens.append(lease.token)
             await lease.release()
         return tokens
@@ -118,31 +118,31 @@ class Trial:
         for name in self.names:
             lock = self.rival.lock(name)
             assert await lock.holder() is None, f"{name!r} is held"
-            if self.world.store.has_queue:
+            if self.harness.store.has_queue:
                 assert await lock.waiters() == [], f"{name!r} is waited for"
 
 
-async def sweep(world: World, *operations: Prepare, moments: Sequence[Moment] = ()) -> None:
+async def sweep(harness: Harness, *operations: Prepare, moments: Sequence[Moment] = ()) -> None:
     """Interrupt each operation at each suspension, and check that nothing is left behind."""
-    rival = world.client()
+    rival = harness.client()
     for prepare in operations:
-        for moment in moments or world.moments:
+        for moment in moments or harness.moments:
             for at in itertools.count(1):
                 name = f"{prepare.__name__} {at} {moment} {next(NUMBERS)}"
-                if not await interrupted(world, rival, prepare, name, at, moment):
+                if not await interrupted(harness, rival, prepare, name, at, moment):
                     assert at > 1, f"{prepare.__name__} was never interrupted"
                     break
 
 
 async def interrupted(
-    world: World, rival: Client, prepare: Prepare, name: str, at: int, moment: Moment
+    harness: Harness, rival: Client, prepare: Prepare, name: str, at: int, moment: Moment
 ) -> bool:
     """Interrupt the operation at one suspension, and check; return False if it ended before."""
     closes = prepare is close
-    trial = Trial(world, world.client() if closes else world.first, rival, name)
+    trial = Trial(harness, harness.client() if closes else harness.first, rival, name)
     operation = await prepare(trial)
-    error = await world.interrupt(trial.client, operation, at, moment)
-    began = world.now()
+    error = await harness.interrupt(trial.client, operation, at, moment)
+    began = harness.now()
     # A note says that the store has not confirmed the withdrawal yet.
     confirmed = error is not None and not getattr(error, "__notes__", None)
     if confirmed and prepare in WAITS and moment != "twice":
@@ -152,14 +152,14 @@ async def interrupted(
     else:
         await trial.release()
     tokens = await trial.acquire_all(rival)
-    seconds = world.now() - began
+    seconds = harness.now() - began
     if not closes:
         again = await trial.acquire_all(trial.client)
         assert all(map(int.__lt__, tokens, again)), f"{name!r} was acquired with an old token"
     if trial.broken is not None:
         await trial.broken.close()
     if error is not None:
-        world.interruptions.append(Interruption(name, began, seconds))
+        harness.interruptions.append(Interruption(name, began, seconds))
     return error is not None
 
 
@@ -262,7 +262,7 @@ async def _first_change(trial: Trial) -> None:
 async def break_lock(trial: Trial) -> Operation:
     """Take the lock from another client by force."""
     # A client of its own: some stores end the session of the holder, and that may happen late.
-    trial.broken = trial.world.client()
+    trial.broken = trial.harness.client()
     await trial.hold(trial.lock(trial.broken))
     return lambda: trial.client.break_lock(trial.name)
 
@@ -302,7 +302,7 @@ async def resign(trial: Trial) -> Operation:
 async def wait(trial: Trial) -> Operation:
     """Wait for a lock that another client holds, until the time has passed."""
     lock = trial.lock()
-    held = await trial.world.must_acquire(trial.lock(trial.rival))
+    held = await trial.harness.must_acquire(trial.lock(trial.rival))
 
     async def give_up() -> None:
         try:
@@ -335,7 +335,7 @@ async def detach(trial: Trial) -> Operation:
 
 async def adopt(trial: Trial) -> Operation:
     """Adopt a detached lease."""
-    lease = await trial.world.must_acquire(trial.lock(trial.rival))
+    lease = await trial.harness.must_acquire(trial.lock(trial.rival))
     await lease.detach()
     trial.detached = lease.token
     return lambda: trial.keep(trial.client.adopt(trial.name, lease.token))
@@ -386,72 +386,72 @@ WAITS = {acquire, try_to_acquire, acquire_all, take_permits}
 
 
 @scenario("identifies_owner")
-async def acquiring_and_releasing(world: World) -> None:
+async def acquiring_and_releasing(harness: Harness) -> None:
     """Acquire, try, the body of a `with`, release."""
-    await sweep(world, acquire, try_to_acquire, body, release)
+    await sweep(harness, acquire, try_to_acquire, body, release)
 
 
 @scenario("identifies_owner")
-async def second_interruption(world: World) -> None:
+async def second_interruption(harness: Harness) -> None:
     """The task is cancelled again, or Ctrl-C pressed again, during the clean-up."""
-    await sweep(world, acquire, body_on_all, moments=("twice",))
+    await sweep(harness, acquire, body_on_all, moments=("twice",))
 
 
 @scenario("identifies_owner")
-async def waiting(world: World) -> None:
+async def waiting(harness: Harness) -> None:
     """Wait for a lock, and for one of several, that another client holds."""
-    await sweep(world, wait, wait_for_all)
+    await sweep(harness, wait, wait_for_all)
 
 
 @scenario("identifies_owner")
-async def several_locks(world: World) -> None:
+async def several_locks(harness: Harness) -> None:
     """Acquire and release several locks together."""
-    await sweep(world, acquire_all, body_on_all, release_all)
+    await sweep(harness, acquire_all, body_on_all, release_all)
 
 
 @scenario("identifies_owner")
-async def elections(world: World) -> None:
+async def elections(harness: Harness) -> None:
     """Lead, run and resign."""
-    await sweep(world, lead, run, resign)
+    await sweep(harness, lead, run, resign)
 
 
 @scenario("identifies_owner")
-async def leases(world: World) -> None:
+async def leases(harness: Harness) -> None:
     """Extend, inspect, watch, break."""
-    await sweep(world, extend, look, watch, break_lock)
+    await sweep(harness, extend, look, watch, break_lock)
 
 
 @scenario("identifies_owner", "detachable")
-async def detached_leases(world: World) -> None:
+async def detached_leases(harness: Harness) -> None:
     """Detach, adopt."""
-    await sweep(world, detach, adopt)
+    await sweep(harness, detach, adopt)
 
 
 @scenario("identifies_owner", "min_hold")
-async def periods(world: World) -> None:
+async def periods(harness: Harness) -> None:
     """Acquire once in a period."""
-    await sweep(world, once)
+    await sweep(harness, once)
 
 
 @scenario("identifies_owner", "sharing", "downgrades")
-async def downgrades(world: World) -> None:
+async def downgrades(harness: Harness) -> None:
     """Become a reader again."""
-    await sweep(world, downgrade)
+    await sweep(harness, downgrade)
 
 
 @scenario("identifies_owner", "updates")
-async def upgrades(world: World) -> None:
+async def upgrades(harness: Harness) -> None:
     """Upgrade, with and without a reader in the way."""
-    await sweep(world, upgrade, upgrade_in_vain)
+    await sweep(harness, upgrade, upgrade_in_vain)
 
 
 @scenario("identifies_owner", "permits")
-async def semaphores(world: World) -> None:
+async def semaphores(harness: Harness) -> None:
     """Acquire permits, and change their number."""
-    await sweep(world, take_permits, resize)
+    await sweep(harness, take_permits, resize)
 
 
 @scenario("identifies_owner")
-async def closing(world: World) -> None:
+async def closing(harness: Harness) -> None:
     """Close a client; closed again, it releases what is left."""
-    await sweep(world, close)
+    await sweep(harness, close)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from testkit.conformance.scenario import scenario
 
 if TYPE_CHECKING:
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 LEVELS = {"ok", "warn", "fail", "skip"}
 
 
 @scenario()
-async def doctor_reports_findings(world: World) -> None:
+async def doctor_reports_findings(harness: Harness) -> None:
     """Each finding has a level and a text, and advice where action is needed."""
-    findings = await world.first.doctor()
+    findings = await harness.first.doctor()
     assert findings
     for finding in findings:
         assert finding.level in LEVELS
@@ -26,16 +26,16 @@ async def doctor_reports_findings(world: World) -> None:
 
 
 @scenario("has_queue")
-async def setup_and_gc_do_not_disturb_locks(world: World) -> None:
+async def setup_and_gc_do_not_disturb_locks(harness: Harness) -> None:
     """Neither affects a held lock or its waiter."""
-    lock = world.lock("a")
-    lease = await world.must_acquire(lock)
-    other = world.spawn(partial(world.client().lock("a").acquire, timeout=20.0))
-    await world.wait_for_waiters(lock, 1)
-    shown = await world.first.setup(dry_run=True)
+    lock = harness.lock("a")
+    lease = await harness.must_acquire(lock)
+    other = harness.spawn(partial(harness.client().lock("a").acquire, timeout=20.0))
+    await harness.wait_for_waiters(lock, 1)
+    shown = await harness.first.setup(dry_run=True)
     assert all(isinstance(statement, str) for statement in shown)
-    assert await world.first.setup() is not None
-    assert await world.first.gc() >= 0
+    assert await harness.first.setup() is not None
+    assert await harness.first.gc() >= 0
     lease.ensure()
     assert len(await lock.waiters()) == 1
     await lease.release()

@@ -13,14 +13,14 @@ from leaselock.errors import (
     NotHeld,
     WouldDeadlock,
 )
+from testkit.conformance.harness import TIMEOUT
 from testkit.conformance.scenario import raising, scenario
 from testkit.conformance.watching import report_changes
-from testkit.conformance.world import TIMEOUT
 
 if TYPE_CHECKING:
     from leaselock import LockChange
     from testkit.conformance.api_types import Lease, Lock, Semaphore
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 
 async def _is_free(lock: Lock) -> bool:
@@ -40,33 +40,33 @@ async def _hold(lock: Lock, order: list[str], title: str, *permits: Any) -> None
 
 
 @scenario("sharing")
-async def readers_share_and_a_writer_is_alone(world: World) -> None:
+async def readers_share_and_a_writer_is_alone(harness: Harness) -> None:
     """Readers of two clients hold at once; a writer excludes readers and writers."""
-    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
+    mine, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
     async with mine.read as one:
-        other = await world.must_acquire(theirs.read, 0)
+        other = await harness.must_acquire(theirs.read, 0)
         assert other.token > one.token
-        assert not await _is_free(world.client().rwlock("a").write)
+        assert not await _is_free(harness.client().rwlock("a").write)
         await other.release()
     async with mine.write as writer:
         assert writer.token > other.token
         assert not await _is_free(theirs.read)
         assert not await _is_free(theirs.write)
-        assert not await _is_free(world.client().lock("a"))
+        assert not await _is_free(harness.client().lock("a"))
     assert await _is_free(theirs.write)
 
 
 @scenario("sharing", "leases_expire", "detachable")
-async def adopted_read_lease_leaves_the_other_readers(world: World) -> None:
+async def adopted_read_lease_leaves_the_other_readers(harness: Harness) -> None:
     """The adopted lease has its mode, and its release ends no other hold."""
-    oldest = await world.must_acquire(world.first.rwlock("a").read)
-    client = world.client()
-    detached = await world.must_acquire(client.rwlock("a").read, 0)
+    oldest = await harness.must_acquire(harness.first.rwlock("a").read)
+    client = harness.client()
+    detached = await harness.must_acquire(client.rwlock("a").read, 0)
     await detached.detach()
     await client.close()
-    adopted = await world.client().adopt("a", detached.token)
+    adopted = await harness.client().adopt("a", detached.token)
     await adopted.release()
-    writer = world.client().rwlock("a").write
+    writer = harness.client().rwlock("a").write
     assert not await _is_free(writer)
     assert [holder.token for holder in await writer.holders()] == [oldest.token]
     await oldest.release()
@@ -74,27 +74,27 @@ async def adopted_read_lease_leaves_the_other_readers(world: World) -> None:
 
 
 @scenario("sharing")
-async def lock_is_the_write_side(world: World) -> None:
+async def lock_is_the_write_side(harness: Harness) -> None:
     """A plain lock of the same name excludes readers, and nests with the write side."""
-    lock, shared = world.lock("a", local_handoffs=0), world.client().rwlock("a")
+    lock, shared = harness.lock("a", local_handoffs=0), harness.client().rwlock("a")
     async with lock:
         assert not await _is_free(shared.read)
-        async with world.first.rwlock("a").write as inner:
+        async with harness.first.rwlock("a").write as inner:
             inner.ensure()
     async with shared.read:
         assert not await _is_free(lock)
 
 
 @scenario("sharing", "has_queue", "fair")
-async def waiting_writer_goes_before_later_readers(world: World) -> None:
+async def waiting_writer_goes_before_later_readers(harness: Harness) -> None:
     """A reader that comes after a waiting writer waits; so does a try."""
-    shared, order = world.first.rwlock("a"), list[str]()
-    reader = await world.must_acquire(shared.read)
-    writing = world.spawn(_hold, world.client().rwlock("a").write, order, "writer")
-    await world.wait_for_waiters(shared.read, 1)
-    assert not await _is_free(world.client().rwlock("a").read)
-    reading = world.spawn(_hold, world.client().rwlock("a").read, order, "reader")
-    await world.wait_for_waiters(shared.read, 2)
+    shared, order = harness.first.rwlock("a"), list[str]()
+    reader = await harness.must_acquire(shared.read)
+    writing = harness.spawn(_hold, harness.client().rwlock("a").write, order, "writer")
+    await harness.wait_for_waiters(shared.read, 1)
+    assert not await _is_free(harness.client().rwlock("a").read)
+    reading = harness.spawn(_hold, harness.client().rwlock("a").read, order, "reader")
+    await harness.wait_for_waiters(shared.read, 2)
     await reader.release()
     await writing.join()
     await reading.join()
@@ -102,48 +102,48 @@ async def waiting_writer_goes_before_later_readers(world: World) -> None:
 
 
 @scenario("sharing", "has_queue", "fair")
-async def readers_behind_a_writer_are_granted_together(world: World) -> None:
+async def readers_behind_a_writer_are_granted_together(harness: Harness) -> None:
     """When a writer releases, all readers that waited hold at once."""
-    shared, inside = world.first.rwlock("a"), list[int]()
-    writer = await world.must_acquire(shared.write)
+    shared, inside = harness.first.rwlock("a"), list[int]()
+    writer = await harness.must_acquire(shared.write)
 
     async def read() -> None:
-        async with world.first.rwlock("a").read as lease:
+        async with harness.first.rwlock("a").read as lease:
             inside.append(lease.token)
-            await world.wait_until(lambda: len(inside) == 3)
+            await harness.wait_until(lambda: len(inside) == 3)
 
-    readers = [world.spawn(read) for _ in range(3)]
-    await world.wait_for_waiters(shared.read, 3)
+    readers = [harness.spawn(read) for _ in range(3)]
+    await harness.wait_for_waiters(shared.read, 3)
     await writer.release()
     for reader in readers:
         await reader.join()
 
 
 @scenario("sharing", "has_queue")
-async def lock_that_was_handed_over_is_free_after_its_release(world: World) -> None:
+async def lock_that_was_handed_over_is_free_after_its_release(harness: Harness) -> None:
     """For a reader of a third client, too, at once."""
-    shared, order = world.first.rwlock("a"), list[str]()
-    writer = await world.must_acquire(shared.write)
-    writing = world.spawn(_hold, world.client().rwlock("a").write, order, "writer")
-    await world.wait_for_waiters(shared.read, 1)
+    shared, order = harness.first.rwlock("a"), list[str]()
+    writer = await harness.must_acquire(shared.write)
+    writing = harness.spawn(_hold, harness.client().rwlock("a").write, order, "writer")
+    await harness.wait_for_waiters(shared.read, 1)
     await writer.release()
     await writing.join()
-    assert await _is_free(world.client().rwlock("a").read)
+    assert await _is_free(harness.client().rwlock("a").read)
 
 
 @scenario("sharing", "downgrades")
-async def sides_nest_and_a_writer_becomes_a_reader(world: World) -> None:
+async def sides_nest_and_a_writer_becomes_a_reader(harness: Harness) -> None:
     """A writer may read; when it releases the write side first, others can read, too."""
-    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
-    write = await world.must_acquire(mine.write)
-    read = await world.must_acquire(mine.read, 0)
-    again = await world.must_acquire(mine.read, 0)
+    mine, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
+    write = await harness.must_acquire(mine.write)
+    read = await harness.must_acquire(mine.read, 0)
+    again = await harness.must_acquire(mine.read, 0)
     assert not await _is_free(theirs.read)
     await write.release()
     read.ensure()
     assert mine.read.owned()
     assert not mine.write.owned()
-    await (await world.must_acquire(theirs.read)).release()
+    await (await harness.must_acquire(theirs.read)).release()
     assert not await _is_free(theirs.write)
     await read.release()
     await again.release()
@@ -151,11 +151,11 @@ async def sides_nest_and_a_writer_becomes_a_reader(world: World) -> None:
 
 
 @scenario("sharing")
-async def writer_may_read_and_counts_as_a_reader_afterwards(world: World) -> None:
+async def writer_may_read_and_counts_as_a_reader_afterwards(harness: Harness) -> None:
     """Its lease is valid, and it may not write again before it has released everything."""
-    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
-    write = await world.must_acquire(mine.write)
-    read = await world.must_acquire(mine.read, 0)
+    mine, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
+    write = await harness.must_acquire(mine.write)
+    read = await harness.must_acquire(mine.read, 0)
     await write.release()
     read.ensure()
     assert mine.read.owned()
@@ -168,9 +168,9 @@ async def writer_may_read_and_counts_as_a_reader_afterwards(world: World) -> Non
 
 
 @scenario("sharing")
-async def reader_that_wants_to_write_is_refused_at_once(world: World) -> None:
+async def reader_that_wants_to_write_is_refused_at_once(harness: Harness) -> None:
     """WouldDeadlock, for a try and for a wait; the read lease stays valid."""
-    shared = world.first.rwlock("a")
+    shared = harness.first.rwlock("a")
     async with shared.read as lease:
         for timeout in (0, None):
             with raising(WouldDeadlock, "a", "read"):
@@ -181,33 +181,33 @@ async def reader_that_wants_to_write_is_refused_at_once(world: World) -> None:
 
 
 @scenario("permits")
-async def permits_cannot_be_upgraded(world: World) -> None:
+async def permits_cannot_be_upgraded(harness: Harness) -> None:
     """The error names the semaphore; the lease stays valid."""
-    async with world.first.semaphore("a", 2) as lease:
+    async with harness.first.semaphore("a", 2) as lease:
         with raising(ValueError, "'a' is a semaphore"):
             await lease.upgrade()
         lease.ensure()
 
 
 @scenario("sharing")
-async def side_that_is_not_reentrant_says_so(world: World) -> None:
+async def side_that_is_not_reentrant_says_so(harness: Harness) -> None:
     """AlreadyHeld, as for any lock."""
-    shared = world.first.rwlock("a", reentrant=False)
+    shared = harness.first.rwlock("a", reentrant=False)
     async with shared.read:
         with raising(AlreadyHeld):
             await shared.read.acquire(timeout=0)
 
 
 @scenario("sharing", "leases_expire")
-async def lost_reader_does_not_end_the_others(world: World) -> None:
+async def lost_reader_does_not_end_the_others(harness: Harness) -> None:
     """A broken read lease is lost; the other reader keeps its own."""
-    mine, theirs = world.first.rwlock("a", lease=1.5), world.client().rwlock("a")
-    one = await world.must_acquire(mine.read)
-    other = await world.must_acquire(theirs.read)
-    broken = await world.client().break_lock("a", token=one.token)
+    mine, theirs = harness.first.rwlock("a", lease=1.5), harness.client().rwlock("a")
+    one = await harness.must_acquire(mine.read)
+    other = await harness.must_acquire(theirs.read)
+    broken = await harness.client().break_lock("a", token=one.token)
     assert broken is not None
     assert broken.token == one.token
-    await world.wait_until(lambda: one.lost)
+    await harness.wait_until(lambda: one.lost)
     other.ensure()
     assert [holder.token for holder in await theirs.read.holders()] == [other.token]
     with raising(LeaseLost):
@@ -216,40 +216,40 @@ async def lost_reader_does_not_end_the_others(world: World) -> None:
 
 
 @scenario("sharing")
-async def whole_lock_is_watched_and_asked(world: World) -> None:
+async def whole_lock_is_watched_and_asked(harness: Harness) -> None:
     """It is locked while any side is held, and a watch of it reports holders of any side."""
-    shared, client = world.client().rwlock("a"), world.client()
+    shared, client = harness.client().rwlock("a"), harness.client()
     changes: list[LockChange] = []
-    reporting = world.spawn(report_changes, client.rwlock("a"), changes.append)
-    await world.wait_until(lambda: len(changes) == 1)
+    reporting = harness.spawn(report_changes, client.rwlock("a"), changes.append)
+    await harness.wait_until(lambda: len(changes) == 1)
     for side in (shared.read, shared.write):
         assert not await shared.locked()
-        lease = await world.must_acquire(side)
+        lease = await harness.must_acquire(side)
         assert await shared.locked()
-        await world.wait_until(lambda: changes[-1].holder is not None)
+        await harness.wait_until(lambda: changes[-1].holder is not None)
         await lease.release()
-        await world.wait_until(lambda: changes[-1].holder is None)
+        await harness.wait_until(lambda: changes[-1].holder is None)
     await client.close()
     await reporting.end()
 
 
 @scenario("sharing")
-async def all_holders_are_shown(world: World) -> None:
+async def all_holders_are_shown(harness: Harness) -> None:
     """The oldest first, each with its mode; break_lock without a token ends all of them."""
-    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
-    one = await world.must_acquire(mine.read)
-    other = await world.must_acquire(theirs.read)
+    mine, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
+    one = await harness.must_acquire(mine.read)
+    other = await harness.must_acquire(theirs.read)
     shown = await mine.write.holders()
     assert [(holder.token, holder.mode) for holder in shown] == [
         (one.token, "shared"),
         (other.token, "shared"),
     ]
-    (info,) = await world.first.locks()
+    (info,) = await harness.first.locks()
     assert (info.holder, len(info.holders)) == (info.holders[0], 2)
     with raising(AcquireTimeout, "and by 1 more"):
-        async with world.client().rwlock("a", timeout=0.01).write:
+        async with harness.client().rwlock("a", timeout=0.01).write:
             pass
-    broken = await world.client().break_lock("a")
+    broken = await harness.client().break_lock("a")
     assert broken is not None
     assert broken.token == one.token
     assert await mine.write.holders() == []
@@ -259,15 +259,15 @@ async def all_holders_are_shown(world: World) -> None:
 
 
 @scenario("updates")
-async def update_is_beside_readers_and_alone_among_updates(world: World) -> None:
+async def update_is_beside_readers_and_alone_among_updates(harness: Harness) -> None:
     """One update beside readers; alone, it is upgraded at once, with a greater token."""
-    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
+    mine, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
     async with mine.update as lease:
         first = lease.token
         async with theirs.read:
-            assert not await _is_free(world.client().rwlock("a").update)
+            assert not await _is_free(harness.client().rwlock("a").update)
             assert not await lease.upgrade(0)
-            assert await _is_free(world.client().rwlock("a").read)
+            assert await _is_free(harness.client().rwlock("a").read)
         assert await lease.upgrade(TIMEOUT)
         assert lease.token > first
         assert mine.write.owned()
@@ -276,15 +276,15 @@ async def update_is_beside_readers_and_alone_among_updates(world: World) -> None
 
 
 @scenario("updates", "has_queue")
-async def upgrade_waits_for_readers_and_lets_no_new_ones_in(world: World) -> None:
+async def upgrade_waits_for_readers_and_lets_no_new_ones_in(harness: Harness) -> None:
     """It goes before a writer that waits already."""
-    shared, order = world.first.rwlock("a"), list[str]()
-    reader = await world.must_acquire(shared.read)
+    shared, order = harness.first.rwlock("a"), list[str]()
+    reader = await harness.must_acquire(shared.read)
 
     async def upgrade() -> None:
-        async with world.first.rwlock("a").update as lease:
-            writer = world.spawn(_hold, world.client().rwlock("a").write, order, "writer")
-            await world.wait_for_waiters(shared.read, 1)
+        async with harness.first.rwlock("a").update as lease:
+            writer = harness.spawn(_hold, harness.client().rwlock("a").write, order, "writer")
+            await harness.wait_for_waiters(shared.read, 1)
             assert await lease.upgrade(TIMEOUT)
             order.append("upgraded")
         await writer.join()
@@ -292,9 +292,9 @@ async def upgrade_waits_for_readers_and_lets_no_new_ones_in(world: World) -> Non
     async def upgrading() -> bool:
         return "upgrading" in [holder.mode for holder in await shared.read.holders()]
 
-    upgraded = world.spawn(upgrade)
-    await world.wait_until(upgrading)
-    assert not await _is_free(world.client().rwlock("a").read)
+    upgraded = harness.spawn(upgrade)
+    await harness.wait_until(upgrading)
+    assert not await _is_free(harness.client().rwlock("a").read)
     assert order == []
     await reader.release()
     await upgraded.join()
@@ -302,9 +302,9 @@ async def upgrade_waits_for_readers_and_lets_no_new_ones_in(world: World) -> Non
 
 
 @scenario("updates")
-async def write_while_holding_update_is_an_upgrade(world: World) -> None:
+async def write_while_holding_update_is_an_upgrade(harness: Harness) -> None:
     """Released, it is an update again."""
-    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
+    mine, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
     async with mine.update:
         async with mine.write as inner:
             inner.ensure()
@@ -316,11 +316,11 @@ async def write_while_holding_update_is_an_upgrade(world: World) -> None:
 
 
 @scenario("updates", "has_queue")
-async def cancel_ends_a_wait_for_an_upgrade(world: World) -> None:
+async def cancel_ends_a_wait_for_an_upgrade(harness: Harness) -> None:
     """By the update side where a lease is upgraded, by the write side where that is acquired. The
     hold is an update again, which new readers may join.
     """
-    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
+    mine, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
 
     async def upgrading() -> bool:
         return "upgrading" in [holder.mode for holder in await theirs.read.holders()]
@@ -344,8 +344,8 @@ async def cancel_ends_a_wait_for_an_upgrade(world: World) -> None:
             (upgrade, mine.update, mine.write),
             (write, mine.write, mine.update),
         ):
-            waiting = world.spawn(wait)
-            await world.wait_until(upgrading)
+            waiting = harness.spawn(wait)
+            await harness.wait_until(upgrading)
             assert other.cancel() == 0
             assert side.cancel() == 1
             await waiting.join()
@@ -357,17 +357,20 @@ async def cancel_ends_a_wait_for_an_upgrade(world: World) -> None:
 
 
 @scenario("permits")
-async def permits_are_never_exceeded(world: World) -> None:
+async def permits_are_never_exceeded(harness: Harness) -> None:
     """As many permits are granted as there are, and no more; each grant is a lease of its own."""
-    mine, theirs = world.first.semaphore("a", permits=3), world.client().semaphore("a", permits=3)
-    one = await world.must_acquire(mine, 0)
+    mine, theirs = (
+        harness.first.semaphore("a", permits=3),
+        harness.client().semaphore("a", permits=3),
+    )
+    one = await harness.must_acquire(mine, 0)
     assert not await theirs.locked()
     two = await theirs.acquire(2, timeout=0)
     assert (await mine.available(), await mine.try_acquire()) == (0, None)
     assert await theirs.locked()
     await one.release()
     assert (await theirs.available(), await theirs.locked()) == (1, False)
-    again = await world.must_acquire(theirs, 0)
+    again = await harness.must_acquire(theirs, 0)
     assert again.token > two.token > one.token
     await again.release()
     await two.release()
@@ -378,15 +381,15 @@ async def permits_are_never_exceeded(world: World) -> None:
 
 
 @scenario("permits", "has_queue", "fair")
-async def claim_for_many_permits_is_not_overtaken(world: World) -> None:
+async def claim_for_many_permits_is_not_overtaken(harness: Harness) -> None:
     """A claim for one that comes later waits behind it, and so does a try."""
-    semaphore, order = world.first.semaphore("a", permits=2), list[str]()
-    one = await world.must_acquire(semaphore)
-    many = world.spawn(_hold, world.client().semaphore("a", permits=2), order, "many", 2)
-    await world.wait_for_waiters(semaphore, 1)
-    assert await world.client().semaphore("a", permits=2).try_acquire() is None
-    few = world.spawn(_hold, world.client().semaphore("a", permits=2), order, "few")
-    await world.wait_for_waiters(semaphore, 2)
+    semaphore, order = harness.first.semaphore("a", permits=2), list[str]()
+    one = await harness.must_acquire(semaphore)
+    many = harness.spawn(_hold, harness.client().semaphore("a", permits=2), order, "many", 2)
+    await harness.wait_for_waiters(semaphore, 1)
+    assert await harness.client().semaphore("a", permits=2).try_acquire() is None
+    few = harness.spawn(_hold, harness.client().semaphore("a", permits=2), order, "few")
+    await harness.wait_for_waiters(semaphore, 2)
     await one.release()
     await many.join()
     await few.join()
@@ -394,9 +397,9 @@ async def claim_for_many_permits_is_not_overtaken(world: World) -> None:
 
 
 @scenario("permits")
-async def other_limit_is_an_error_that_names_both(world: World) -> None:
+async def other_limit_is_an_error_that_names_both(harness: Harness) -> None:
     """While the name is in use. None takes the number in the store."""
-    semaphore, client = world.first.semaphore("a", permits=2), world.client()
+    semaphore, client = harness.first.semaphore("a", permits=2), harness.client()
     async with semaphore:
         with raising(LimitMismatch, "2 permits", "3 permits"):
             await client.semaphore("a", permits=3).acquire(timeout=0)
@@ -404,12 +407,12 @@ async def other_limit_is_an_error_that_names_both(world: World) -> None:
             await client.lock("a", local_handoffs=0).acquire(timeout=0)
         any_number = client.semaphore("a", permits=None)
         assert await any_number.available() == 1
-        await (await world.must_acquire(any_number, 0)).release()
+        await (await harness.must_acquire(any_number, 0)).release()
         with raising(LimitMismatch, "2 permits", "3"):
             await any_number.acquire(3, timeout=0)
     async with client.semaphore("a", permits=3), client.semaphore("a", permits=3):
         assert await client.semaphore("a", permits=3).available() == 1
-    async with world.lock("b", local_handoffs=0):
+    async with harness.lock("b", local_handoffs=0):
         with raising(LimitMismatch, "a lock", "a semaphore of 2 permits"):
             await client.semaphore("b", permits=2).acquire(timeout=0)
         with raising(LimitMismatch, "a lock"):
@@ -419,12 +422,12 @@ async def other_limit_is_an_error_that_names_both(world: World) -> None:
 
 
 @scenario("permits", "has_queue")
-async def resize_takes_nothing_from_holders(world: World) -> None:
+async def resize_takes_nothing_from_holders(harness: Harness) -> None:
     """Smaller: nothing is granted until the sum fits. Larger: waiters are granted."""
-    semaphore = world.first.semaphore("a", permits=2)
-    leases = [await world.must_acquire(semaphore) for _ in range(2)]
-    waiting = world.spawn(_acquire, world.client().semaphore("a", permits=2))
-    await world.wait_for_waiters(semaphore, 1)
+    semaphore = harness.first.semaphore("a", permits=2)
+    leases = [await harness.must_acquire(semaphore) for _ in range(2)]
+    waiting = harness.spawn(_acquire, harness.client().semaphore("a", permits=2))
+    await harness.wait_for_waiters(semaphore, 1)
     await semaphore.resize(3)
     third = await waiting.join()
     await semaphore.resize(1)
@@ -432,16 +435,16 @@ async def resize_takes_nothing_from_holders(world: World) -> None:
         lease.ensure()
         assert await semaphore.try_acquire() is None
         await lease.release()
-    await (await world.must_acquire(semaphore, 0)).release()
+    await (await harness.must_acquire(semaphore, 0)).release()
 
 
 @scenario("permits", "has_queue")
-async def resize_refuses_waiters_for_more(world: World) -> None:
+async def resize_refuses_waiters_for_more(harness: Harness) -> None:
     """They would wait for ever."""
-    semaphore = world.first.semaphore("a", permits=2)
+    semaphore = harness.first.semaphore("a", permits=2)
     async with semaphore:
-        waiting = world.spawn(_acquire, world.client().semaphore("a", permits=2), 2)
-        await world.wait_for_waiters(semaphore, 1)
+        waiting = harness.spawn(_acquire, harness.client().semaphore("a", permits=2), 2)
+        await harness.wait_for_waiters(semaphore, 1)
         await semaphore.resize(1)
         assert isinstance(await waiting.end(), LimitMismatch)
         assert await semaphore.waiters() == []
@@ -452,41 +455,41 @@ async def _acquire(semaphore: Semaphore, permits: int = 1) -> Lease:
 
 
 @scenario("permits", "leases_expire")
-async def permits_expire_one_by_one(world: World) -> None:
+async def permits_expire_one_by_one(harness: Harness) -> None:
     """One grant ends with its lease; the others are renewed."""
 
     async def attempt(name: str) -> None:
-        lease = world.store.lease
-        fixed = world.first.semaphore(name, permits=2, lease=lease, renew=False)
-        renewed = world.first.semaphore(name, permits=2, lease=lease)
-        ended = await world.must_acquire(fixed)
-        kept = await world.must_acquire(renewed)
-        third = await world.must_acquire(world.client().semaphore(name, permits=2))
+        lease = harness.store.lease
+        fixed = harness.first.semaphore(name, permits=2, lease=lease, renew=False)
+        renewed = harness.first.semaphore(name, permits=2, lease=lease)
+        ended = await harness.must_acquire(fixed)
+        kept = await harness.must_acquire(renewed)
+        third = await harness.must_acquire(harness.client().semaphore(name, permits=2))
         kept.ensure()
         assert ended.lost
         assert await renewed.available() == 0
         await third.release()
         await kept.release()
 
-    await world.retry_if_slow(3, attempt)
+    await harness.retry_if_slow(3, attempt)
 
 
 # --- several locks --------------------------------------------------------------------------------
 
 
 @scenario()
-async def all_locks_or_none(world: World) -> None:
+async def all_locks_or_none(harness: Harness) -> None:
     """If one cannot be acquired in time, none is held afterwards; the error names it."""
-    client = world.client()
-    async with world.first.lock_all(["b", "a"]) as leases:
+    client = harness.client()
+    async with harness.first.lock_all(["b", "a"]) as leases:
         assert [lease.name for lease in leases.leases] == ["a", "b"]
         leases.ensure()
         assert not await _is_free(client.lock("a"))
         assert not await _is_free(client.lock("b"))
     async with client.lock("b"):
-        assert await world.first.lock_all(["a", "b", "c"]).try_acquire() is None
+        assert await harness.first.lock_all(["a", "b", "c"]).try_acquire() is None
         with raising(AcquireTimeout, "'b'"):
-            async with world.first.lock_all(["a", "b"], timeout=0.01):
+            async with harness.first.lock_all(["a", "b"], timeout=0.01):
                 pass
         assert await _is_free(client.lock("a"))
         assert await _is_free(client.lock("c"))
@@ -494,45 +497,45 @@ async def all_locks_or_none(world: World) -> None:
 
 
 @scenario()
-async def opposite_orders_do_not_deadlock(world: World) -> None:
+async def opposite_orders_do_not_deadlock(harness: Harness) -> None:
     """Two clients that name the locks in opposite orders both get them, again and again."""
     total: list[int] = []
 
     async def add_up(*names: str) -> None:
-        locks = world.client().lock_all(names, timeout=TIMEOUT)
+        locks = harness.client().lock_all(names, timeout=TIMEOUT)
         for _ in range(10):
             async with locks:
                 total.append(len(total))
 
-    peers = [world.spawn(add_up, "a", "b"), world.spawn(add_up, "b", "a")]
+    peers = [harness.spawn(add_up, "a", "b"), harness.spawn(add_up, "b", "a")]
     for peer in peers:
         await peer.join()
     assert total == list(range(20))
 
 
 @scenario("leases_expire")
-async def all_are_lost_when_one_is(world: World) -> None:
+async def all_are_lost_when_one_is(harness: Harness) -> None:
     """The callback is called once; the release ends the others and reports the loss."""
-    leases = await world.first.lock_all(["a", "b"], lease=1.5).acquire()
+    leases = await harness.first.lock_all(["a", "b"], lease=1.5).acquire()
     assert leases is not None
     reported: list[object] = []
     leases.on_lost(reported.append)
     await leases.extend(2.0)
-    await world.client().break_lock("b")
-    await world.wait_until(lambda: leases.lost)
+    await harness.client().break_lock("b")
+    await harness.wait_until(lambda: leases.lost)
     with raising(LeaseLost, "b"):
         leases.ensure()
-    await world.wait_until(lambda: bool(reported))
+    await harness.wait_until(lambda: bool(reported))
     with raising(LeaseLost, "b"):
         await leases.release()
     assert len(reported) == 1
-    assert await _is_free(world.client().lock("a"))
+    assert await _is_free(harness.client().lock("a"))
 
 
 @scenario("sharing", "permits")
-async def sides_and_permits_can_be_acquired_together(world: World) -> None:
+async def sides_and_permits_can_be_acquired_together(harness: Harness) -> None:
     """A name that is given twice counts once in its stronger mode; permits add up."""
-    client, other = world.first, world.client()
+    client, other = harness.first, harness.client()
     shared, semaphore = client.rwlock("a"), client.semaphore("s", permits=3)
     async with client.lock_all([shared.read, "b", semaphore, semaphore]) as leases:
         assert [lease.name for lease in leases.leases] == ["a", "b", "s"]
@@ -550,14 +553,14 @@ async def sides_and_permits_can_be_acquired_together(world: World) -> None:
 
 
 @scenario()
-async def store_without_a_mode_names_those_that_have_it(world: World) -> None:
+async def store_without_a_mode_names_those_that_have_it(harness: Harness) -> None:
     """ValueError, before any request."""
-    if not world.store.sharing:
+    if not harness.store.sharing:
         with raising(ValueError, "no read/write locks", "SQLite"):
-            world.first.rwlock("a")
-    elif not world.store.updates:
+            harness.first.rwlock("a")
+    elif not harness.store.updates:
         with raising(ValueError, "update", "SQLite"):
-            _ = world.first.rwlock("a").update
-    if not world.store.permits:
+            _ = harness.first.rwlock("a").update
+    if not harness.store.permits:
         with raising(ValueError, "no semaphores", "SQLite"):
-            world.first.semaphore("a", permits=2)
+            harness.first.semaphore("a", permits=2)

@@ -11,7 +11,7 @@ from testkit.conformance.scenario import raising, scenario
 if TYPE_CHECKING:
     from typing import Any
 
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 GOOD = [
     # Text that ends a statement, a string, a script, a format.
@@ -35,55 +35,55 @@ BAD: list[object] = [
 
 
 @scenario()
-async def each_name_is_a_separate_lock(world: World) -> None:
+async def each_name_is_a_separate_lock(harness: Harness) -> None:
     """All are held at once; each excludes only itself, and each is listed."""
-    client = world.client()
+    client = harness.client()
     assert len(set(GOOD)) == len(GOOD)
-    leases = [await world.must_acquire(world.lock(name), 0) for name in GOOD]
+    leases = [await harness.must_acquire(harness.lock(name), 0) for name in GOOD]
     assert [lease.name for lease in leases] == GOOD
     for name in GOOD:
-        assert await world.try_once(client.lock(name)) is None
+        assert await harness.try_once(client.lock(name)) is None
     assert [report.name for report in await client.locks()] == sorted(GOOD)
     assert [await client.lock(name).locked() for name in GOOD] == [True] * len(GOOD)
 
 
 @scenario()
-async def each_name_is_released_separately(world: World) -> None:
+async def each_name_is_released_separately(harness: Harness) -> None:
     """Releasing or breaking one lock frees no other."""
-    leases = [await world.must_acquire(world.lock(name), 0) for name in GOOD]
+    leases = [await harness.must_acquire(harness.lock(name), 0) for name in GOOD]
     left = sorted(GOOD)
     for number, lease in enumerate(leases):
         if number % 2:
             await lease.release()
         else:
-            await world.first.break_lock(lease.name)
+            await harness.first.break_lock(lease.name)
         left.remove(lease.name)
-        assert [report.name for report in await world.first.locks()] == left
+        assert [report.name for report in await harness.first.locks()] == left
 
 
 @scenario("has_queue")
-async def each_name_can_be_waited_for(world: World) -> None:
+async def each_name_can_be_waited_for(harness: Harness) -> None:
     """The waiter is woken by the release of this name."""
-    waiting = world.client()
+    waiting = harness.client()
     for name in GOOD:
-        lease = await world.must_acquire(world.lock(name))
-        other = world.spawn(partial(waiting.lock(name).acquire, timeout=20.0))
-        await world.wait_for_waiters(world.lock(name), 1)
+        lease = await harness.must_acquire(harness.lock(name))
+        other = harness.spawn(partial(waiting.lock(name).acquire, timeout=20.0))
+        await harness.wait_for_waiters(harness.lock(name), 1)
         await lease.release()
         assert await other.join() is not None
 
 
 @scenario()
-async def invalid_names_are_rejected(world: World) -> None:
+async def invalid_names_are_rejected(harness: Harness) -> None:
     """InvalidName, a ValueError, is raised without a request to the store."""
     bad: Any
     for bad in BAD:
         with raising(InvalidName) as caught:
-            world.first.lock(bad)
+            harness.first.lock(bad)
         assert isinstance(caught[0], ValueError)
         assert len(str(caught[0])) < 500
         with raising(InvalidName):
-            await world.first.break_lock(bad)
+            await harness.first.break_lock(bad)
         with raising(InvalidName):
-            await world.first.adopt(bad, 1)
-    assert await world.first.locks() == []
+            await harness.first.adopt(bad, 1)
+    assert await harness.first.locks() == []

@@ -9,32 +9,32 @@ from testkit.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
     from leaselock import Event
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 NOT_REACHED = "out of reach"
 PATIENT: dict[str, Any] = {"on_outage": "wait", "outage_timeout": 3600.0}
 
 
 @scenario()
-async def an_outage_is_an_error_unless_the_caller_says_otherwise(world: World) -> None:
+async def an_outage_is_an_error_unless_the_caller_says_otherwise(harness: Harness) -> None:
     """At once, where the request was certainly not sent; nothing is held then."""
-    client = world.client()
-    outage = world.outage(client)
+    client = harness.client()
+    outage = harness.outage(client)
     lock = client.lock("a")
     with raising(StoreUnreachable, NOT_REACHED):
         await lock.acquire()
     assert outage.failed == 1
-    assert await world.lock("a").holder() is None
+    assert await harness.lock("a").holder() is None
 
 
 @scenario()
-async def an_acquire_waits_for_the_store(world: World) -> None:
+async def an_acquire_waits_for_the_store(harness: Harness) -> None:
     """Also one that does not wait for other owners. It gets a lease as any other."""
-    client = world.client()
-    outage = world.outage(client)
+    client = harness.client()
+    outage = harness.outage(client)
     lock = client.lock("a", **PATIENT)
-    attempt = world.spawn(lock.try_acquire)
-    await world.wait_until(lambda: outage.failed > 2)
+    attempt = harness.spawn(lock.try_acquire)
+    await harness.wait_until(lambda: outage.failed > 2)
     assert not attempt.ended()
     outage.over = True
     lease = await attempt.join()
@@ -44,30 +44,30 @@ async def an_acquire_waits_for_the_store(world: World) -> None:
 
 
 @scenario()
-async def an_acquire_waits_no_longer_than_it_was_told(world: World) -> None:
+async def an_acquire_waits_no_longer_than_it_was_told(harness: Harness) -> None:
     """Then the error is raised; the lock can be acquired after the outage."""
-    client = world.client()
-    outage = world.outage(client)
+    client = harness.client()
+    outage = harness.outage(client)
     lock = client.lock("a", on_outage="wait", outage_timeout=0.05)
-    began = world.now()
+    began = harness.now()
     with raising(StoreUnreachable, NOT_REACHED):
         await lock.acquire()
-    assert world.now() - began >= 0.05
+    assert harness.now() - began >= 0.05
     assert outage.failed > 1
     outage.over = True
-    await (await world.must_acquire(lock)).release()
+    await (await harness.must_acquire(lock)).release()
 
 
 @scenario()
-async def a_caller_goes_on_without_the_lock(world: World) -> None:
+async def a_caller_goes_on_without_the_lock(harness: Harness) -> None:
     """It excludes nobody, and has a token that no resource accepts. The event says why."""
-    client = world.client()
-    outage = world.outage(client)
+    client = harness.client()
+    outage = harness.outage(client)
     events: list[Event] = []
     client.on_event(events.append)
     lock = client.lock("a", on_outage="unlocked")
     lease = await lock.acquire()
-    other = await world.must_acquire(world.lock("a"), 0)
+    other = await harness.must_acquire(harness.lock("a"), 0)
     assert (lease.unlocked, lease.token, lease.lost, lock.owned()) == (True, 0, False, False)
     lease.ensure()
     await lease.extend(60.0)
@@ -85,16 +85,16 @@ async def a_caller_goes_on_without_the_lock(world: World) -> None:
     assert all(NOT_REACHED in event.reason for event in events if event.kind == "unlocked")
     await other.release()
     outage.over = True
-    later = await world.must_acquire(lock)
+    later = await harness.must_acquire(lock)
     assert not later.unlocked
     await later.release()
 
 
 @scenario()
-async def a_body_goes_on_without_the_lock(world: World) -> None:
+async def a_body_goes_on_without_the_lock(harness: Harness) -> None:
     """In a `with`, under a decorator, and in a group; an exception of the body is its own."""
-    client = world.client()
-    world.outage(client)
+    client = harness.client()
+    harness.outage(client)
     lock = client.lock("a", on_outage="unlocked")
     with raising(KeyError, "own"):
         async with lock as lease:
@@ -106,10 +106,10 @@ async def a_body_goes_on_without_the_lock(world: World) -> None:
 
 
 @scenario("sharing", "permits")
-async def readers_writers_and_permits_have_the_same_policies(world: World) -> None:
+async def readers_writers_and_permits_have_the_same_policies(harness: Harness) -> None:
     """Each side of a read/write lock, a semaphore, and the names of a group."""
-    client = world.client()
-    outage = world.outage(client)
+    client = harness.client()
+    outage = harness.outage(client)
     catalog = client.rwlock("a", on_outage="unlocked")
     slots = client.semaphore("b", 2, on_outage="unlocked")
     for lock in (catalog.read, catalog.write, slots):
@@ -119,10 +119,10 @@ async def readers_writers_and_permits_have_the_same_policies(world: World) -> No
     async with client.lock_all(["c", "d"], on_outage="unlocked") as leases:
         assert all(lease.unlocked for lease in leases.leases)
     waiting = client.rwlock("a", **PATIENT).read
-    attempts = [world.spawn(waiting.try_acquire)]
-    attempts += [world.spawn(client.semaphore("b", 2, **PATIENT).try_acquire)]
+    attempts = [harness.spawn(waiting.try_acquire)]
+    attempts += [harness.spawn(client.semaphore("b", 2, **PATIENT).try_acquire)]
     before = outage.failed
-    await world.wait_until(lambda: outage.failed > before + 4)
+    await harness.wait_until(lambda: outage.failed > before + 4)
     outage.over = True
     for attempt in attempts:
         granted = await attempt.join()
@@ -132,10 +132,10 @@ async def readers_writers_and_permits_have_the_same_policies(world: World) -> No
 
 
 @scenario()
-async def a_leader_outlives_an_outage_of_the_store(world: World) -> None:
+async def a_leader_outlives_an_outage_of_the_store(harness: Harness) -> None:
     """`run` waits for the store, and says so once."""
-    client = world.client()
-    outage = world.outage(client)
+    client = harness.client()
+    outage = harness.outage(client)
     kinds: list[str] = []
     client.on_event(lambda event: kinds.append(event.kind))
 
@@ -147,19 +147,19 @@ async def a_leader_outlives_an_outage_of_the_store(world: World) -> None:
     with raising(StoreUnreachable, NOT_REACHED):
         async with election.lead():
             pass
-    running = world.spawn(election.run, lead)
+    running = harness.spawn(election.run, lead)
     before = outage.failed
-    await world.wait_until(lambda: outage.failed > before + 2)
+    await harness.wait_until(lambda: outage.failed > before + 2)
     outage.over = True
     assert await running.join()
     assert kinds.count("outage") == 1
 
 
 @scenario("min_hold")
-async def once_goes_on_without_the_lock(world: World) -> None:
+async def once_goes_on_without_the_lock(harness: Harness) -> None:
     """Each call of the period, for nothing remembers the others."""
-    client = world.client()
-    world.outage(client)
+    client = harness.client()
+    harness.outage(client)
     for _ in range(2):
         lease = await client.once("a", every=60.0, on_outage="unlocked")
         assert lease is not None
@@ -168,16 +168,16 @@ async def once_goes_on_without_the_lock(world: World) -> None:
 
 
 @scenario()
-async def a_store_that_answers_is_obeyed(world: World) -> None:
+async def a_store_that_answers_is_obeyed(harness: Harness) -> None:
     """A lock that another owner holds is busy."""
-    await world.must_acquire(world.lock("a"))
-    lock = world.client().lock("a", on_outage="unlocked", outage_timeout=60.0)
+    await harness.must_acquire(harness.lock("a"))
+    lock = harness.client().lock("a", on_outage="unlocked", outage_timeout=60.0)
     with raising(AcquireTimeout, "a"):
         await lock.acquire(timeout=0)
 
 
 @scenario()
-async def a_policy_is_one_of_three(world: World) -> None:
+async def a_policy_is_one_of_three(harness: Harness) -> None:
     """To wait for a store without a limit must be said."""
     for options in (
         {"on_outage": "ignore"},
@@ -187,5 +187,5 @@ async def a_policy_is_one_of_three(world: World) -> None:
         {"on_outage": "wait", "outage_timeout": -1.0},
     ):
         with raising(ValueError, "outage"):
-            world.lock("a", **options)
-    assert world.lock("a", on_outage="wait", outage_timeout=float("inf")).name == "a"
+            harness.lock("a", **options)
+    assert harness.lock("a", on_outage="wait", outage_timeout=float("inf")).name == "a"

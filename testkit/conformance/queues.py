@@ -9,7 +9,7 @@ from testkit.conformance.scenario import scenario
 
 if TYPE_CHECKING:
     from testkit.conformance.api_types import Lock
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 # Seconds until the next grant, if the store detects the death of a process at once.
 AT_ONCE = 1.0
@@ -20,16 +20,16 @@ LONG = 30.0
 
 
 @scenario("has_queue", "fair")
-async def waiters_are_served_in_order(world: World) -> None:
+async def waiters_are_served_in_order(harness: Harness) -> None:
     """In order of arrival, whichever client they belong to."""
     served: list[int] = []
-    lock, clients = world.lock("a"), (world.client(), world.client())
+    lock, clients = harness.lock("a"), (harness.client(), harness.client())
     async with lock:
         others = []
         for number in range(8):
             waiting = clients[number % 2].lock("a")
-            others.append(world.spawn(_be_served, waiting, served, number))
-            await world.wait_for_waiters(lock, number + 1)
+            others.append(harness.spawn(_be_served, waiting, served, number))
+            await harness.wait_for_waiters(lock, number + 1)
     for other in others:
         await other.join()
     assert served == list(range(8))
@@ -41,106 +41,106 @@ async def _be_served(lock: Lock, served: list[int], number: int) -> None:
 
 
 @scenario("has_queue", "fair")
-async def releaser_does_not_overtake_the_waiter(world: World) -> None:
+async def releaser_does_not_overtake_the_waiter(harness: Harness) -> None:
     """A release grants the lock to the waiter, even if its releaser acquires again at once."""
-    lock, waiting = world.lock("a"), world.client().lock("a")
-    lease = await world.must_acquire(lock)
+    lock, waiting = harness.lock("a"), harness.client().lock("a")
+    lease = await harness.must_acquire(lock)
     served: list[int] = []
-    other = world.spawn(_be_served, waiting, served, 1)
-    await world.wait_for_waiters(lock, 1)
+    other = harness.spawn(_be_served, waiting, served, 1)
+    await harness.wait_for_waiters(lock, 1)
     await lease.release()
     async with lock:
         assert served == [1]
     await other.join()
 
 
-async def keep(world: World, name: str, length: float = 0.0) -> None:
+async def keep(harness: Harness, name: str, length: float = 0.0) -> None:
     """In a process: wait for the lock, and hold it until the request to end."""
-    shortest = LONG if world.store.detects_death else world.store.lease
-    async with world.lock(name, lease=max(length, shortest)):
+    shortest = LONG if harness.store.detects_death else harness.store.lease
+    async with harness.lock(name, lease=max(length, shortest)):
         send_to_parent("holds")
-        await wait_for_word(world, "end")
+        await wait_for_word(harness, "end")
 
 
 @scenario("has_queue", "multiprocess")
-async def dead_waiter_is_skipped(world: World) -> None:
+async def dead_waiter_is_skipped(harness: Harness) -> None:
     """A process killed in the queue delays no later waiter."""
 
     async def attempt(name: str) -> None:
-        lock, behind = world.lock(name), world.client().lock(name)
-        lease = await world.must_acquire(lock)
-        dead = await _queue(world, lock, 1)
-        other = world.spawn(_when, world, behind)
-        await world.wait_for_waiters(lock, 2)
-        await kill(world, dead)
-        released = world.now()
+        lock, behind = harness.lock(name), harness.client().lock(name)
+        lease = await harness.must_acquire(lock)
+        dead = await _queue(harness, lock, 1)
+        other = harness.spawn(_when, harness, behind)
+        await harness.wait_for_waiters(lock, 2)
+        await kill(harness, dead)
+        released = harness.now()
         await lease.release()
-        await _expect_within(world, await other.join() - released)
+        await _expect_within(harness, await other.join() - released)
 
-    await world.retry_if_slow(3, attempt)
+    await harness.retry_if_slow(3, attempt)
 
 
 @scenario("has_queue", "multiprocess")
-async def waiter_that_dies_after_its_grant_is_skipped(world: World) -> None:
+async def waiter_that_dies_after_its_grant_is_skipped(harness: Harness) -> None:
     """The lock was granted to a process that died before it confirmed the grant."""
 
     async def attempt(name: str) -> None:
-        lock, behind = world.lock(name), world.client().lock(name)
-        lease = await world.must_acquire(lock)
-        dead = await _queue(world, lock, 1)
-        other = world.spawn(_when, world, behind)
-        await world.wait_for_waiters(lock, 2)
+        lock, behind = harness.lock(name), harness.client().lock(name)
+        lease = await harness.must_acquire(lock)
+        dead = await _queue(harness, lock, 1)
+        other = harness.spawn(_when, harness, behind)
+        await harness.wait_for_waiters(lock, 2)
         dead.freeze()
         await lease.release()
-        killed = world.now()
-        await kill(world, dead)
-        await _expect_within(world, await other.join() - killed)
+        killed = harness.now()
+        await kill(harness, dead)
+        await _expect_within(harness, await other.join() - killed)
 
-    await world.retry_if_slow(3, attempt)
+    await harness.retry_if_slow(3, attempt)
 
 
 @scenario("has_queue", "multiprocess")
-async def frozen_waiter_delays_others_for_a_bounded_time(world: World) -> None:
+async def frozen_waiter_delays_others_for_a_bounded_time(harness: Harness) -> None:
     """It is skipped after the confirmation time, and holds nothing when it resumes."""
 
     async def attempt(name: str) -> None:
-        lock, behind = world.lock(name), world.client().lock(name)
-        lease = await world.must_acquire(lock)
-        frozen = await _queue(world, lock, 1)
+        lock, behind = harness.lock(name), harness.client().lock(name)
+        lease = await harness.must_acquire(lock)
+        frozen = await _queue(harness, lock, 1)
         frozen.freeze()
         await lease.release()
-        released = world.now()
-        other = await world.must_acquire(behind)
-        passed = world.now() - released
+        released = harness.now()
+        other = await harness.must_acquire(behind)
+        passed = harness.now() - released
         frozen.resume()
-        await world.wait_for_waiters(lock, 1)
+        await harness.wait_for_waiters(lock, 1)
         assert "holds" not in frozen.words
         other.ensure()
         await other.release()
         await frozen.wait_for_word("holds")
-        world.check_duration(passed, world.store.confirm_within + GRACE)
+        harness.check_duration(passed, harness.store.confirm_within + GRACE)
 
-    await world.retry_if_slow(3, attempt)
+    await harness.retry_if_slow(3, attempt)
 
 
-async def _queue(world: World, lock: Lock, place: int) -> Child:
-    child = world.process(keep, lock.name)
-    await world.wait_for_waiters(lock, place)
+async def _queue(harness: Harness, lock: Lock, place: int) -> Child:
+    child = harness.process(keep, lock.name)
+    await harness.wait_for_waiters(lock, place)
     return child
 
 
-async def kill(world: World, child: Child) -> None:
+async def kill(harness: Harness, child: Child) -> None:
     """Kill a process, and wait for its end."""
     child.kill()
-    await world.wait_until(child.ended)
+    await harness.wait_until(child.ended)
 
 
-async def _when(world: World, lock: Lock) -> float:
+async def _when(harness: Harness, lock: Lock) -> float:
     async with lock:
-        return world.now()
+        return harness.now()
 
 
-async def _expect_within(world: World, passed: float) -> None:
-    world.check_duration(
-        passed, AT_ONCE if world.store.detects_death else world.store.confirm_within + GRACE
+async def _expect_within(harness: Harness, passed: float) -> None:
+    harness.check_duration(
+        passed, AT_ONCE if harness.store.detects_death else harness.store.confirm_within + GRACE
     )

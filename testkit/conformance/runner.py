@@ -1,4 +1,4 @@
-"""Runs a scenario: on a fresh store, in a new world, with clean-up.
+"""Runs a scenario: on a fresh store, in a new harness, with clean-up.
 
 All modules with scenarios are imported here; importing them registers their scenarios.
 """
@@ -38,15 +38,15 @@ from testkit.conformance import (
     waiting,
     watching,
 )
-from testkit.conformance.asyncio_world import AsyncioWorld
+from testkit.conformance.asyncio_harness import AsyncioHarness
 from testkit.conformance.scenario import SCENARIOS, Scenario
-from testkit.conformance.thread_world import ThreadWorld
+from testkit.conformance.thread_harness import ThreadHarness
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from testkit.conformance.harness import Harness
     from testkit.conformance.store import Store
-    from testkit.conformance.world import World
 
 MODULES = (
     exclusion,
@@ -79,23 +79,25 @@ MODULES = (
     contention,
     tasks,
 )
-WORLDS: dict[str, type[World]] = {world.driver: world for world in (ThreadWorld, AsyncioWorld)}
+HARNESSES: dict[str, type[Harness]] = {
+    harness.driver: harness for harness in (ThreadHarness, AsyncioHarness)
+}
 
 
 def run_scenario(scenario: Scenario, store: Store, driver: str, folder: Path) -> None:
     """Run *scenario* on a fresh instance of *store*; raise the error that shows its failure."""
-    world = WORLDS[driver](store, store.fresh(folder), folder)
+    harness = HARNESSES[driver](store, store.fresh(folder), folder)
     alone = scenario.alone
-    coroutine = run_in_process(world, scenario.name) if alone else scenario.function(world)
-    world.run(world.run_and_close(coroutine))
+    coroutine = run_in_process(harness, scenario.name) if alone else scenario.function(harness)
+    harness.run(harness.run_and_close(coroutine))
 
 
-async def run_in_process(world: World, name: str) -> None:
+async def run_in_process(harness: Harness, name: str) -> None:
     """Run a scenario in a process of its own."""
-    await world.process(run_by_name, name).end()
+    await harness.process(run_by_name, name).end()
 
 
-async def run_by_name(world: World, name: str) -> None:
+async def run_by_name(harness: Harness, name: str) -> None:
     """Run a scenario in this process; called in the process that `run_in_process` starts."""
     (found,) = (scenario for scenario in SCENARIOS if scenario.name == name)
-    await world.run_and_close(found.function(world))
+    await harness.run_and_close(found.function(harness))

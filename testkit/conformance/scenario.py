@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from testkit.conformance.store import missing
 
 if TYPE_CHECKING:
+    from testkit.conformance.harness import Harness
     from testkit.conformance.store import Store
-    from testkit.conformance.world import World
 
-ScenarioFunction = Callable[["World"], Coroutine[Any, Any, None]]
+ScenarioFunction = Callable[["Harness"], Coroutine[Any, Any, None]]
 E = TypeVar("E", bound=BaseException)
 
 DRIVERS = ("threads", "asyncio")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from testkit.conformance.harness import TIMEOUT
 from testkit.conformance.scenario import raising, scenario
-from testkit.conformance.world import TIMEOUT
 
 if TYPE_CHECKING:
     from testkit.conformance.api_types import Client, Lease, Semaphore
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 # How often each of the contending users acquires.
 ROUNDS = 4
@@ -20,12 +20,12 @@ def _numbered(client: Client, permits: int | None = 3, name: str = "a") -> Semap
 
 
 @scenario("permits")
-async def each_permit_has_the_lowest_number_that_is_free(world: World) -> None:
+async def each_permit_has_the_lowest_number_that_is_free(harness: Harness) -> None:
     """Of all clients together; the holders are shown with their numbers."""
-    mine, theirs = _numbered(world.first, 4), _numbered(world.client(), 4)
-    zero = await world.must_acquire(mine, 0)
+    mine, theirs = _numbered(harness.first, 4), _numbered(harness.client(), 4)
+    zero = await harness.must_acquire(mine, 0)
     pair = await theirs.acquire(2, timeout=TIMEOUT)
-    three = await world.must_acquire(mine, 0)
+    three = await harness.must_acquire(mine, 0)
     assert (zero.slot, [*zero.slots]) == (0, [0])
     assert (pair.slot, [*pair.slots]) == (1, [1, 2])
     assert three.slot == 3
@@ -39,27 +39,27 @@ async def each_permit_has_the_lowest_number_that_is_free(world: World) -> None:
 
 
 @scenario("permits")
-async def permits_without_numbers_are_beside_those_with(world: World) -> None:
+async def permits_without_numbers_are_beside_those_with(harness: Harness) -> None:
     """They take no number, and count among the permits. A lock has none either."""
-    plain = await world.must_acquire(world.client().semaphore("a", permits=3), 0)
-    numbered = await world.must_acquire(_numbered(world.first), 0)
+    plain = await harness.must_acquire(harness.client().semaphore("a", permits=3), 0)
+    numbered = await harness.must_acquire(_numbered(harness.first), 0)
     assert ([*plain.slots], [*numbered.slots]) == ([], [0])
     with raising(ValueError, "'a'", "numbered=True"):
         assert plain.slot
-    other = await world.must_acquire(_numbered(world.client(), None), 0)
+    other = await harness.must_acquire(_numbered(harness.client(), None), 0)
     assert other.slot == 1
-    assert await world.try_once(_numbered(world.first)) is None
-    async with world.lock("b") as lease:
+    assert await harness.try_once(_numbered(harness.first)) is None
+    async with harness.lock("b") as lease:
         assert not lease.slots
 
 
 @scenario("permits", "has_queue")
-async def waiter_gets_the_number_that_was_released(world: World) -> None:
+async def waiter_gets_the_number_that_was_released(harness: Harness) -> None:
     """It was granted by another client's release."""
-    mine, theirs = _numbered(world.first), _numbered(world.client())
-    leases = [await world.must_acquire(mine, 0) for _ in range(3)]
-    waiting = world.spawn(_acquire, theirs)
-    await world.wait_for_waiters(mine, 1)
+    mine, theirs = _numbered(harness.first), _numbered(harness.client())
+    leases = [await harness.must_acquire(mine, 0) for _ in range(3)]
+    waiting = harness.spawn(_acquire, theirs)
+    await harness.wait_for_waiters(mine, 1)
     await leases[1].release()
     lease = await waiting.join()
     assert lease.slot == 1
@@ -71,7 +71,7 @@ async def _acquire(semaphore: Semaphore) -> Lease:
 
 
 @scenario("permits", "has_queue")
-async def no_number_is_given_twice(world: World) -> None:
+async def no_number_is_given_twice(harness: Harness) -> None:
     """While many acquire and release, two never have one number."""
     present: set[int] = set()
     users = 5
@@ -85,65 +85,65 @@ async def no_number_is_given_twice(world: World) -> None:
             assert taken <= {0, 1, 2}
             assert not taken & present, f"{taken & present} of {taken} are held by another"
             present.update(taken)
-            await world.pause(0.002)
+            await harness.pause(0.002)
             present.difference_update(taken)
             await lease.release()
 
-    peers = [world.spawn(use, world.client(), 1 + (n == 0)) for n in range(users)]
+    peers = [harness.spawn(use, harness.client(), 1 + (n == 0)) for n in range(users)]
     for peer in peers:
         await peer.join()
 
 
 @scenario("permits", "leases_expire")
-async def number_is_free_when_its_hold_has_ended(world: World) -> None:
+async def number_is_free_when_its_hold_has_ended(harness: Harness) -> None:
     """Not before: a holder that does not renew keeps it for its lease."""
 
     async def attempt(name: str) -> None:
-        lease = world.store.lease
-        fixed = world.first.semaphore(name, permits=2, numbered=True, lease=lease, renew=False)
-        ending = await world.must_acquire(fixed, 0)
-        other = await world.must_acquire(_numbered(world.client(), 2, name), 0)
-        third = await world.must_acquire(_numbered(world.client(), 2, name))
+        lease = harness.store.lease
+        fixed = harness.first.semaphore(name, permits=2, numbered=True, lease=lease, renew=False)
+        ending = await harness.must_acquire(fixed, 0)
+        other = await harness.must_acquire(_numbered(harness.client(), 2, name), 0)
+        third = await harness.must_acquire(_numbered(harness.client(), 2, name))
         assert (ending.slot, other.slot, third.slot) == (0, 1, 0)
         assert ending.lost
 
-    await world.retry_if_slow(5, attempt)
+    await harness.retry_if_slow(5, attempt)
 
 
 @scenario("permits")
-async def number_above_a_smaller_limit_stays_until_its_release(world: World) -> None:
+async def number_above_a_smaller_limit_stays_until_its_release(harness: Harness) -> None:
     """The next grants have the lowest numbers again."""
-    semaphore = _numbered(world.first, 3)
-    leases = [await world.must_acquire(semaphore, 0) for _ in range(3)]
+    semaphore = _numbered(harness.first, 3)
+    leases = [await harness.must_acquire(semaphore, 0) for _ in range(3)]
     await semaphore.resize(1)
     await leases[0].release()
     await leases[1].release()
     assert leases[2].slot == 2
     assert [[*holder.slots] for holder in await semaphore.holders()] == [[2]]
-    assert await world.try_once(semaphore) is None
+    assert await harness.try_once(semaphore) is None
     await leases[2].release()
-    assert (await world.must_acquire(semaphore, 0)).slot == 0
+    assert (await harness.must_acquire(semaphore, 0)).slot == 0
 
 
 @scenario("permits", "leases_expire", "detachable")
-async def adopted_lease_has_its_number(world: World) -> None:
+async def adopted_lease_has_its_number(harness: Harness) -> None:
     """No other holder gets it meanwhile."""
-    client = world.client()
-    first = await world.must_acquire(_numbered(world.first), 0)
-    detached = await world.must_acquire(_numbered(client), 0)
+    client = harness.client()
+    first = await harness.must_acquire(_numbered(harness.first), 0)
+    detached = await harness.must_acquire(_numbered(client), 0)
     await detached.detach()
     await client.close()
     await first.release()
-    other = await world.must_acquire(_numbered(world.first), 0)
-    adopted = await world.client().adopt("a", detached.token)
+    other = await harness.must_acquire(_numbered(harness.first), 0)
+    adopted = await harness.client().adopt("a", detached.token)
     assert (other.slot, adopted.slot) == (0, 1)
     await adopted.release()
 
 
 @scenario("permits")
-async def too_many_permits_cannot_be_numbered(world: World) -> None:
+async def too_many_permits_cannot_be_numbered(harness: Harness) -> None:
     """Each holder stores its numbers."""
     with raising(ValueError, "numbered", "1000"):
-        _numbered(world.first, 1001)
+        _numbered(harness.first, 1001)
     with raising(ValueError, "1000", "numbered"):
-        await _numbered(world.first, None).acquire(1001)
+        await _numbered(harness.first, None).acquire(1001)

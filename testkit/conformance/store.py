@@ -43,7 +43,7 @@ class Store(NamedTuple):
     """A lock can stay taken for a while after its release."""
     lease: float = 0.4
     """A short lease, in seconds. Where it must be renewed in time, the scenario is repeated with
-    longer ones: `World.retry_if_slow`.
+    longer ones: `Harness.retry_if_slow`.
     """
     confirm_within: float = CONFIRM_WITHIN
     """Seconds that a waiter which does not react may delay those behind it."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from testkit.conformance.api_types import Lock
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 TASKS = 20
 
@@ -38,9 +38,9 @@ def _run(body: Coroutine[Any, Any, None]) -> None:
 
 
 @scenario("threads")
-async def tasks_of_one_loop_exclude_one_another(world: World) -> None:
+async def tasks_of_one_loop_exclude_one_another(harness: Harness) -> None:
     """No update is lost between tasks that hold the lock while they await."""
-    lock, balance = world.lock("a"), [0]
+    lock, balance = harness.lock("a"), [0]
 
     async def deposit() -> None:
         while balance[-1] < TASKS:
@@ -60,13 +60,13 @@ async def tasks_of_one_loop_exclude_one_another(world: World) -> None:
 
 
 @scenario("threads")
-async def wait_for_another_task_of_the_loop_is_refused(world: World) -> None:
+async def wait_for_another_task_of_the_loop_is_refused(harness: Harness) -> None:
     """At once, by any lock object; a try is refused as usual, and nothing is left behind."""
-    lock, same = world.lock("a"), world.lock("a")
+    lock, same = harness.lock("a"), harness.lock("a")
 
     async def other() -> None:
         assert not lock.owned()
-        assert await world.try_once(lock) is None
+        assert await harness.try_once(lock) is None
         with raising(NotHeld):
             await lock.release()
         await _is_refused(lock.acquire)
@@ -78,20 +78,20 @@ async def wait_for_another_task_of_the_loop_is_refused(world: World) -> None:
                 assert inner.token == lease.token
             await _in_another_task(other())
             assert lock.owned()
-        await (await world.must_acquire(same, 0)).release()
+        await (await harness.must_acquire(same, 0)).release()
 
     _run(main())
     assert await lock.holders() == []
-    await (await world.must_acquire(lock, 0)).release()
+    await (await harness.must_acquire(lock, 0)).release()
 
 
 @scenario("threads")
-async def wait_for_the_thread_of_the_loop_is_refused(world: World) -> None:
+async def wait_for_the_thread_of_the_loop_is_refused(harness: Harness) -> None:
     """The thread owns what it acquires outside of tasks; a task waits for it in vain."""
-    lock, seen = world.lock("a"), list[object]()
+    lock, seen = harness.lock("a"), list[object]()
 
     async def task() -> None:
-        with raising(WouldDeadlock, world.current_name()):
+        with raising(WouldDeadlock, harness.current_name()):
             await lock.acquire()
 
         def callback() -> None:
@@ -107,15 +107,15 @@ async def wait_for_the_thread_of_the_loop_is_refused(world: World) -> None:
 
 
 @scenario("threads", "has_queue")
-async def wait_for_another_thread_or_client_is_no_deadlock(world: World) -> None:
+async def wait_for_another_thread_or_client_is_no_deadlock(harness: Harness) -> None:
     """A task waits for what another client or a thread without a loop holds."""
-    lock, rival = world.lock("a"), world.client().lock("a")
+    lock, rival = harness.lock("a"), harness.client().lock("a")
     held: list[object] = []
 
     async def hold(first: Lock) -> None:
         async with first:
             held.append(first)
-            await world.wait_for_waiters(lock, 1)
+            await harness.wait_for_waiters(lock, 1)
 
     async def task() -> None:
         async with lock:
@@ -126,17 +126,17 @@ async def wait_for_another_thread_or_client_is_no_deadlock(world: World) -> None
         def is_held(first: Lock = first) -> bool:
             return held[-1:] == [first]
 
-        peer = world.spawn(hold, first)
-        await world.wait_until(is_held)
+        peer = harness.spawn(hold, first)
+        await harness.wait_until(is_held)
         _run(task())
         await peer.join()
 
 
 @scenario("threads", "local_handoffs")
-async def lease_that_is_handed_on_is_refused_in_its_loop(world: World) -> None:
+async def lease_that_is_handed_on_is_refused_in_its_loop(harness: Harness) -> None:
     """Local hand-off and cached leases know the task that holds the lease."""
     for name, options in (("a", {"local_handoffs": 5}), ("b", {"cached": True})):
-        lock = world.lock(name, **options)
+        lock = harness.lock(name, **options)
 
         async def other(lock: Lock = lock) -> None:
             await _is_refused(lock.acquire)
@@ -148,13 +148,13 @@ async def lease_that_is_handed_on_is_refused_in_its_loop(world: World) -> None:
                 await _in_another_task(other())
 
         _run(main())
-        await (await world.must_acquire(lock)).release()
+        await (await harness.must_acquire(lock)).release()
 
 
 @scenario("threads", "sharing", "has_queue", "fair")
-async def reader_is_refused_behind_a_writer_that_waits_for_its_loop(world: World) -> None:
+async def reader_is_refused_behind_a_writer_that_waits_for_its_loop(harness: Harness) -> None:
     """The writer waits for a reader of the loop, which the second reader would block."""
-    catalog, theirs = world.first.rwlock("a"), world.client().rwlock("a")
+    catalog, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
 
     async def write() -> None:
         async with theirs.write:
@@ -164,8 +164,8 @@ async def reader_is_refused_behind_a_writer_that_waits_for_its_loop(world: World
         await _is_refused(catalog.write.acquire)
         async with catalog.read:
             pass  # readers of one loop share
-        peer = world.spawn(write)
-        await world.wait_for_waiters(theirs.read, 1)
+        peer = harness.spawn(write)
+        await harness.wait_for_waiters(theirs.read, 1)
         await _is_refused(catalog.read.acquire)
         assert len(await theirs.read.waiters()) == 1
         peers.append(peer)
@@ -180,9 +180,9 @@ async def reader_is_refused_behind_a_writer_that_waits_for_its_loop(world: World
 
 
 @scenario("threads", "updates")
-async def upgrade_beside_a_reader_of_the_loop_is_refused(world: World) -> None:
+async def upgrade_beside_a_reader_of_the_loop_is_refused(harness: Harness) -> None:
     """The upgrade would wait for a reader that it blocks."""
-    catalog = world.first.rwlock("a")
+    catalog = harness.first.rwlock("a")
 
     async def other() -> None:
         async with catalog.update as lease:
@@ -201,9 +201,9 @@ async def upgrade_beside_a_reader_of_the_loop_is_refused(world: World) -> None:
 
 
 @scenario("threads", "permits", "has_queue")
-async def wait_for_permits_of_the_loop_is_refused(world: World) -> None:
+async def wait_for_permits_of_the_loop_is_refused(harness: Harness) -> None:
     """If those that others hold are too few; otherwise it waits for these."""
-    gpus, theirs = (client.semaphore("a", 3) for client in (world.first, world.client()))
+    gpus, theirs = (client.semaphore("a", 3) for client in (harness.first, harness.client()))
 
     async def other() -> None:
         await _is_refused(lambda: gpus.acquire(2))
@@ -211,10 +211,10 @@ async def wait_for_permits_of_the_loop_is_refused(world: World) -> None:
         assert rest is not None
 
         async def give_back() -> None:
-            await world.wait_for_waiters(gpus, 1)
+            await harness.wait_for_waiters(gpus, 1)
             await rest.release()
 
-        peer = world.spawn(give_back)
+        peer = harness.spawn(give_back)
         lease = await gpus.acquire()
         await peer.join()
         await lease.release()
@@ -228,10 +228,10 @@ async def wait_for_permits_of_the_loop_is_refused(world: World) -> None:
 
 
 @scenario("threads", "permits", "has_queue", "fair")
-async def permits_behind_a_claim_that_waits_for_the_loop_are_refused(world: World) -> None:
+async def permits_behind_a_claim_that_waits_for_the_loop_are_refused(harness: Harness) -> None:
     """A claim for all permits waits for those of the loop, and is not overtaken."""
-    gpus, theirs = (client.semaphore("a", 3) for client in (world.first, world.client()))
-    unknown = world.first.semaphore("a", None)
+    gpus, theirs = (client.semaphore("a", 3) for client in (harness.first, harness.client()))
+    unknown = harness.first.semaphore("a", None)
     peers: list[Any] = []
 
     async def take_all() -> None:
@@ -239,8 +239,8 @@ async def permits_behind_a_claim_that_waits_for_the_loop_are_refused(world: Worl
         await lease.release()
 
     async def other() -> None:
-        peers.append(world.spawn(take_all))
-        await world.wait_for_waiters(gpus, 1)
+        peers.append(harness.spawn(take_all))
+        await harness.wait_for_waiters(gpus, 1)
         await _is_refused(gpus.acquire)
         await _is_refused(lambda: unknown.acquire(3))
         assert len(await gpus.waiters()) == 1
@@ -255,19 +255,19 @@ async def permits_behind_a_claim_that_waits_for_the_loop_are_refused(world: Worl
 
 
 @scenario("threads")
-async def locks_acquired_together_are_refused_together(world: World) -> None:
+async def locks_acquired_together_are_refused_together(harness: Harness) -> None:
     """None of them is held after the refusal."""
-    both, first = world.first.lock_all(["a", "b"]), world.lock("a")
+    both, first = harness.first.lock_all(["a", "b"]), harness.lock("a")
 
     async def released() -> bool:
         return not await first.locked()
 
     async def other() -> None:
         await _is_refused(both.acquire)
-        await world.wait_until(released)
+        await harness.wait_until(released)
 
     async def main() -> None:
-        async with world.lock("b"):
+        async with harness.lock("b"):
             await _in_another_task(other())
 
     _run(main())

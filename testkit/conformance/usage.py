@@ -8,13 +8,13 @@ from leaselock.errors import AcquireTimeout
 from testkit.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 
 @scenario()
-async def body_holds_the_lock(world: World) -> None:
+async def body_holds_the_lock(harness: Harness) -> None:
     """From its first line to its last; the lock object can be used again."""
-    lock = world.lock("a")
+    lock = harness.lock("a")
     tokens = []
     for _ in range(3):
         async with lock as lease:
@@ -26,9 +26,9 @@ async def body_holds_the_lock(world: World) -> None:
 
 
 @scenario()
-async def lease_is_true(world: World) -> None:
+async def lease_is_true(harness: Harness) -> None:
     """`if lease := acquire()` distinguishes a grant from None."""
-    lock, rival = world.lock("a"), world.client().lock("a")
+    lock, rival = harness.lock("a"), harness.client().lock("a")
     if lease := await lock.try_acquire():
         assert not await rival.try_acquire()
         await lease.release()
@@ -37,10 +37,10 @@ async def lease_is_true(world: World) -> None:
 
 
 @scenario()
-async def lock_decorates_a_function(world: World) -> None:
+async def lock_decorates_a_function(harness: Harness) -> None:
     """The function runs under the lock, and keeps arguments, result, name and exceptions."""
-    lock = world.lock("a", timeout=0.05)
-    rival = world.client().lock("a")
+    lock = harness.lock("a", timeout=0.05)
+    rival = harness.client().lock("a")
 
     @lock
     async def divide(dividend: int, *, by: int) -> float:
@@ -58,9 +58,9 @@ async def lock_decorates_a_function(world: World) -> None:
 
 
 @scenario()
-async def decorated_function_may_recurse(world: World) -> None:
+async def decorated_function_may_recurse(harness: Harness) -> None:
     """The lock is reentrant, so recursion nests."""
-    lock = world.lock("a")
+    lock = harness.lock("a")
 
     @lock
     async def factorial(number: int) -> int:
@@ -71,7 +71,7 @@ async def decorated_function_may_recurse(world: World) -> None:
 
 
 @scenario()
-async def name_and_owned_send_no_request(world: World) -> None:
+async def name_and_owned_send_no_request(harness: Harness) -> None:
     """Both work before any request was sent."""
-    lock = world.lock("a")
+    lock = harness.lock("a")
     assert (lock.name, lock.owned()) == ("a", False)

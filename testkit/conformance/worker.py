@@ -7,16 +7,16 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from testkit.conformance.runner import WORLDS
+from testkit.conformance.runner import HARNESSES
 from testkit.conformance.store import Store
 
 
 def main(driver: str, url: str, folder: str, capabilities: str, *call: str) -> None:
-    """Run one function of the suite in a world of its own."""
+    """Run one function of the suite in a harness of its own."""
     module, name, arguments = call
     store = Store(fresh=lambda _: url, **json.loads(capabilities))
-    world = WORLDS[driver](store, url, Path(folder))
-    world.run(getattr(import_module(module), name)(world, *json.loads(arguments)))
+    harness = HARNESSES[driver](store, url, Path(folder))
+    harness.run(getattr(import_module(module), name)(harness, *json.loads(arguments)))
 
 
 if __name__ == "__main__":

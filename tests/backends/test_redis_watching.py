@@ -8,7 +8,7 @@ import pytest
 from testkit.conformance.watching import each_change_is_reported, report_changes
 from testkit.servers.redis import Redis
 from testkit.servers.rights import additional, user
-from tests.faults.scene import STORE, WORLDS
+from tests.faults.scene import HARNESSES, STORE
 
 from leaselock._backends.redis import backend
 from leaselock._core import watching
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
     from leaselock import LockChange
 
@@ -42,26 +42,26 @@ def notified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "FIRST_INTERVAL", 1e6)
 
 
-def world_of(colour: str, server: Redis, folder: Path, name: str, query: str = "") -> World:
+def harness_of(colour: str, server: Redis, folder: Path, name: str, query: str = "") -> Harness:
     server.ask("FLUSHALL")
     url = f"redis://{name}:pw@127.0.0.1:{server.port}/0{query}"
-    return WORLDS[colour](STORE, url, folder)
+    return HARNESSES[colour](STORE, url, folder)
 
 
 @pytest.mark.usefixtures("notified")
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize("query", ["", "?protocol=string"])
 def test_each_change_is_notified(colour: str, query: str, server: Redis, tmp_path: Path) -> None:
-    world = world_of(colour, server, tmp_path, "watcher", query)
-    world.run(world.run_and_close(each_change_is_reported(world)))
+    harness = harness_of(colour, server, tmp_path, "watcher", query)
+    harness.run(harness.run_and_close(each_change_is_reported(harness)))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_without_the_permission_the_watcher_looks(
     colour: str, server: Redis, tmp_path: Path
 ) -> None:
-    world = world_of(colour, server, tmp_path, "looker")
-    world.run(world.run_and_close(each_change_is_reported(world)))
+    harness = harness_of(colour, server, tmp_path, "looker")
+    harness.run(harness.run_and_close(each_change_is_reported(harness)))
 
 
 @pytest.mark.usefixtures("notified")
@@ -69,39 +69,39 @@ def test_without_the_permission_the_watcher_looks(
 def test_a_watcher_looks_when_its_connection_is_lost(
     colour: str, server: Redis, tmp_path: Path
 ) -> None:
-    world = world_of(colour, server, tmp_path, "watcher")
+    harness = harness_of(colour, server, tmp_path, "watcher")
 
     def tracked() -> bool:
         return "tracking_total_keys:1\r\n" in str(server.ask("INFO", "stats"))
 
     async def story() -> None:
-        watcher = world.client()
+        watcher = harness.client()
         changes: list[LockChange] = []
-        peer = world.spawn(report_changes, watcher.lock("a"), changes.append)
-        await world.wait_until(lambda: len(changes) == 1 and tracked())
+        peer = harness.spawn(report_changes, watcher.lock("a"), changes.append)
+        await harness.wait_until(lambda: len(changes) == 1 and tracked())
         server.ask("CLIENT", "KILL", "USER", "watcher")
-        await world.must_acquire(world.lock("a"))
-        await world.wait_until(lambda: len(changes) == 2)
+        await harness.must_acquire(harness.lock("a"))
+        await harness.wait_until(lambda: len(changes) == 2)
         await watcher.close()
         assert await peer.end() is None
 
-    world.run(world.run_and_close(story()))
+    harness.run(harness.run_and_close(story()))
 
 
 @pytest.mark.usefixtures("notified")
 @pytest.mark.parametrize("colour", COLOURS)
 def test_lost_data_is_a_change(colour: str, server: Redis, tmp_path: Path) -> None:
-    world = world_of(colour, server, tmp_path, "watcher")
+    harness = harness_of(colour, server, tmp_path, "watcher")
 
     async def story() -> None:
-        watcher = world.client()
+        watcher = harness.client()
         changes: list[LockChange] = []
-        await world.must_acquire(world.lock("a"))
-        peer = world.spawn(report_changes, watcher.lock("a"), changes.append)
-        await world.wait_until(lambda: len(changes) == 1)
+        await harness.must_acquire(harness.lock("a"))
+        peer = harness.spawn(report_changes, watcher.lock("a"), changes.append)
+        await harness.wait_until(lambda: len(changes) == 1)
         server.ask("FLUSHALL")
-        await world.wait_until(lambda: len(changes) == 2)
+        await harness.wait_until(lambda: len(changes) == 2)
         await watcher.close()
         assert await peer.end() is None
 
-    world.run(world.run_and_close(story()))
+    harness.run(harness.run_and_close(story()))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from testkit.conformance import Store
-from testkit.conformance.asyncio_world import AsyncioWorld
-from testkit.conformance.thread_world import ThreadWorld
+from testkit.conformance.asyncio_harness import AsyncioHarness
+from testkit.conformance.thread_harness import ThreadHarness
 from testkit.proxy import Proxy
 from tests.pace import pace
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from testkit.conformance.api_types import Lock
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
     from testkit.proxy import Fault
     from testkit.servers.redis import Redis
 
 STORE = Store("redis", lambda folder: "", protocols=("hash",))
-WORLDS: dict[str, type[World]] = {"threads": ThreadWorld, "asyncio": AsyncioWorld}
+HARNESSES: dict[str, type[Harness]] = {"threads": ThreadHarness, "asyncio": AsyncioHarness}
 OP_TIMEOUT = 0.6
 LEASE = 600.0
 # Much shorter than a lease, and much longer than a slow machine needs.
@@ -40,14 +40,14 @@ SCRIPT = b"EVALSHA"
 class Scene:
     """One test's client, faults and witness; *watcher* is a client that no fault touches."""
 
-    def __init__(self, server: Redis, proxy: Proxy, world: World) -> None:
+    def __init__(self, server: Redis, proxy: Proxy, harness: Harness) -> None:
         self.server = server
         self.proxy = proxy
-        self.world = world
+        self.harness = harness
         self.pace = pace()
-        self.client = world.client(op_timeout=OP_TIMEOUT * self.pace)
-        self.watcher = world.connect(server.url)
-        world.clients.append(self.watcher)
+        self.client = harness.client(op_timeout=OP_TIMEOUT * self.pace)
+        self.watcher = harness.connect(server.url)
+        harness.clients.append(self.watcher)
         self.faults: list[Fault] = []
 
     def lock(self, **terms: Any) -> Lock:
@@ -61,7 +61,7 @@ class Scene:
     async def warm(self) -> None:
         """Make connections and load scripts, so that a fault affects the request itself."""
         for lock in (self.lock(), self.direct()):
-            lease = await self.world.must_acquire(lock)
+            lease = await self.harness.must_acquire(lock)
             await lease.release()
 
     def plan(self, action: str, where: bytes = SCRIPT, nth: int = 1) -> Fault:
@@ -78,7 +78,7 @@ class Scene:
     async def late(self) -> None:
         """Deliver the delayed messages while another client holds the lock."""
         held = [fault for fault in self.faults if fault.action.startswith("hold")]
-        other = await self.world.must_acquire(self.direct())
+        other = await self.harness.must_acquire(self.direct())
         for fault in held:
             fault.pass_on()
         # After two round trips, everything that arrived before the first one has been executed.
@@ -96,7 +96,7 @@ class Scene:
         async def over() -> bool:
             return not await self.watcher.locks("*") and not self.left()
 
-        await self.world.wait_until(over, TIMEOUT)
+        await self.harness.wait_until(over, TIMEOUT)
 
     def left(self) -> list[str]:
         """The unexpected keys."""
@@ -110,17 +110,17 @@ def play(
     server.ask("FLUSHALL")
     with Proxy(server.port) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}/0"
-        world = WORLDS[colour](STORE, url, folder)
-        world.run(world.run_and_close(_play(server, proxy, world, story)))
+        harness = HARNESSES[colour](STORE, url, folder)
+        harness.run(harness.run_and_close(_play(server, proxy, harness, story)))
 
 
 async def _play(
     server: Redis,
     proxy: Proxy,
-    world: World,
+    harness: Harness,
     story: Callable[[Scene], Coroutine[Any, Any, None]],
 ) -> None:
-    scene = Scene(server, proxy, world)
+    scene = Scene(server, proxy, harness)
     await scene.warm()
     await story(scene)
     await scene.late()

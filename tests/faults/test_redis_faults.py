@@ -54,7 +54,7 @@ async def try_once(scene: Scene, action: str) -> None:
 
 async def extend(scene: Scene, action: str) -> None:
     """The lease is extended, or the outcome is unknown; it is held in any case."""
-    lease = await scene.world.must_acquire(scene.lock())
+    lease = await scene.harness.must_acquire(scene.lock())
     scene.plan(action)
     try:
         await lease.extend(2 * LEASE)
@@ -68,11 +68,11 @@ async def extend(scene: Scene, action: str) -> None:
 
 async def renew(scene: Scene, action: str) -> None:
     """One failed renewal does not lose the lease: the next one is in time."""
-    lease = await scene.world.must_acquire(scene.lock(lease=SHORT * scene.pace))
+    lease = await scene.harness.must_acquire(scene.lock(lease=SHORT * scene.pace))
     fault = scene.plan(action)
-    await scene.world.wait_until(fault.struck.is_set, TIMEOUT)
+    await scene.harness.wait_until(fault.struck.is_set, TIMEOUT)
     before = lease.remaining
-    await scene.world.wait_until(lambda: lease.lost or lease.remaining > before, TIMEOUT)
+    await scene.harness.wait_until(lambda: lease.lost or lease.remaining > before, TIMEOUT)
     lease.ensure()
     assert await scene.token() == lease.token
     await lease.release()
@@ -80,7 +80,7 @@ async def renew(scene: Scene, action: str) -> None:
 
 async def release(scene: Scene, action: str) -> None:
     """The lock is free, or LeaseLost reports that the release was not confirmed."""
-    lease = await scene.world.must_acquire(scene.lock())
+    lease = await scene.harness.must_acquire(scene.lock())
     scene.plan(action)
     try:
         await lease.release()
@@ -93,9 +93,9 @@ async def release(scene: Scene, action: str) -> None:
 
 async def release_to_a_waiter(scene: Scene, action: str) -> None:
     """A waiter without a proxy is granted the lock."""
-    lease = await scene.world.must_acquire(scene.lock())
-    waiter = scene.world.spawn(take_and_release, scene)
-    await scene.world.wait_for_waiters(scene.direct(), 1)
+    lease = await scene.harness.must_acquire(scene.lock())
+    waiter = scene.harness.spawn(take_and_release, scene)
+    await scene.harness.wait_for_waiters(scene.direct(), 1)
     scene.plan(action)
     with contextlib.suppress(LeaseLost):
         await lease.release()
@@ -103,14 +103,14 @@ async def release_to_a_waiter(scene: Scene, action: str) -> None:
 
 
 async def take_and_release(scene: Scene) -> int:
-    lease = await scene.world.must_acquire(scene.direct())
+    lease = await scene.harness.must_acquire(scene.direct())
     await lease.release()
     return lease.token
 
 
 async def break_one_grant(scene: Scene, action: str) -> None:
     """With a token, a forced release ends that grant or none, however late it arrives."""
-    lease = await scene.world.must_acquire(scene.direct())
+    lease = await scene.harness.must_acquire(scene.direct())
     scene.plan(action)
     try:
         await scene.client.break_lock("a", token=lease.token)
@@ -127,7 +127,7 @@ async def break_one_grant(scene: Scene, action: str) -> None:
 
 async def locks(scene: Scene, action: str) -> None:
     """All locks are listed, or the outcome is unknown."""
-    lease = await scene.world.must_acquire(scene.direct())
+    lease = await scene.harness.must_acquire(scene.direct())
     scene.plan(action)
     try:
         reports = await scene.client.locks("*")
@@ -140,10 +140,10 @@ async def locks(scene: Scene, action: str) -> None:
 
 async def wait(scene: Scene, action: str) -> None:
     """Whatever happens to the subscription, the waiter is granted the lock."""
-    lease = await scene.world.must_acquire(scene.direct())
+    lease = await scene.harness.must_acquire(scene.direct())
     scene.plan(action, b"SUBSCRIBE")
-    waiter = scene.world.spawn(outwait, scene)
-    await scene.world.wait_until(scene.faults[0].struck.is_set, TIMEOUT)
+    waiter = scene.harness.spawn(outwait, scene)
+    await scene.harness.wait_until(scene.faults[0].struck.is_set, TIMEOUT)
     await lease.release()
     token = await waiter.join()
     assert token is None or token > lease.token
@@ -151,7 +151,7 @@ async def wait(scene: Scene, action: str) -> None:
 
 async def outwait(scene: Scene) -> int | None:
     try:
-        lease = await scene.world.must_acquire(scene.lock(), TIMEOUT)
+        lease = await scene.harness.must_acquire(scene.lock(), TIMEOUT)
     except OutcomeUnknown:
         return None
     await lease.release()
@@ -175,7 +175,7 @@ async def read(scene: Scene, action: str) -> None:
 
 async def upgrade(scene: Scene, action: str) -> None:
     """The hold is exclusive, or the outcome is unknown and it is an update again."""
-    lease = await scene.world.must_acquire(scene.client.rwlock("a", lease=LEASE).update)
+    lease = await scene.harness.must_acquire(scene.client.rwlock("a", lease=LEASE).update)
     scene.plan(action)
     try:
         assert await lease.upgrade(TIMEOUT)
@@ -191,8 +191,8 @@ async def upgrade(scene: Scene, action: str) -> None:
 async def downgrade(scene: Scene, action: str) -> None:
     """Others can read as soon as the renewer has repeated the request."""
     shared = scene.client.rwlock("a", lease=LEASE)
-    write = await scene.world.must_acquire(shared.write)
-    lease = await scene.world.must_acquire(shared.read)
+    write = await scene.harness.must_acquire(shared.write)
+    lease = await scene.harness.must_acquire(shared.read)
     scene.plan(action)
     await write.release()
     async with scene.watcher.rwlock("a", lease=LEASE, timeout=TIMEOUT).read:
@@ -241,7 +241,7 @@ def test_fault(story: Story, action: str, colour: str, server: Redis, tmp_path: 
 
 async def nested(scene: Scene) -> None:
     lock = scene.lock()
-    lease = await scene.world.must_acquire(lock)
+    lease = await scene.harness.must_acquire(lock)
     scene.proxy.silence()
     inner = await lock.acquire(timeout=0)
     assert inner.token == lease.token
@@ -258,11 +258,11 @@ def test_a_nested_acquire_sends_no_request(colour: str, server: Redis, tmp_path:
 
 async def handed_to_a_disconnected_waiter(scene: Scene) -> None:
     """A disconnected waiter is handed the lock; the next one waits for CONFIRM_WITHIN at most."""
-    lease = await scene.world.must_acquire(scene.direct())
-    disconnected = scene.world.spawn(outwait, scene)
-    await scene.world.wait_for_waiters(scene.direct(), 1)
-    behind = scene.world.spawn(take_and_release, scene)
-    await scene.world.wait_for_waiters(scene.direct(), 2)
+    lease = await scene.harness.must_acquire(scene.direct())
+    disconnected = scene.harness.spawn(outwait, scene)
+    await scene.harness.wait_for_waiters(scene.direct(), 1)
+    behind = scene.harness.spawn(take_and_release, scene)
+    await scene.harness.wait_for_waiters(scene.direct(), 2)
     scene.proxy.silence()
     await lease.release()
     assert await behind.join() > lease.token
@@ -279,7 +279,7 @@ def test_a_disconnected_waiter_delays_the_next_one_briefly(
 
 async def released_in_a_partition(scene: Scene) -> None:
     """The release gets no reply; when the connection is back, the renewer releases the lock."""
-    lease = await scene.world.must_acquire(scene.lock())
+    lease = await scene.harness.must_acquire(scene.lock())
     scene.proxy.silence()
     with pytest.raises(LeaseLost) as raised:
         await lease.release()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from testkit.servers.redis import Redis
 from testkit.servers.rights import channels, commands, keys
-from tests.faults.scene import STORE, TIMEOUT, WORLDS
+from tests.faults.scene import HARNESSES, STORE, TIMEOUT
 
 from leaselock import NotApplied
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from testkit.conformance.api_types import Client
-    from testkit.conformance.world import World
+    from testkit.conformance.harness import Harness
 
 COLOURS = ("threads", "asyncio")
 KEYS, CHANNELS, COMMANDS = " ".join(keys()), " ".join(channels()), " ".join(commands())
@@ -43,33 +43,33 @@ def url_of(server: Redis, user: str, password: str = "pw") -> str:
     return f"redis://{user}:{password}@127.0.0.1:{server.port}/0"
 
 
-def world_of(colour: str, server: Redis, folder: Path, user: str) -> World:
+def harness_of(colour: str, server: Redis, folder: Path, user: str) -> Harness:
     server.ask("FLUSHALL")
-    return WORLDS[colour](STORE, url_of(server, user), folder)
+    return HARNESSES[colour](STORE, url_of(server, user), folder)
 
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_a_user_with_these_rights_can_do_everything(
     colour: str, guarded: Redis, tmp_path: Path
 ) -> None:
-    world = world_of(colour, guarded, tmp_path, "locks")
+    harness = harness_of(colour, guarded, tmp_path, "locks")
 
     async def story() -> None:
-        lock = world.lock("orders:5")
+        lock = harness.lock("orders:5")
         for _ in range(3):
-            lease = await world.must_acquire(lock)
-            waiter = world.spawn(taken, world)
-            await world.wait_for_waiters(lock, 1)
+            lease = await harness.must_acquire(lock)
+            waiter = harness.spawn(taken, harness)
+            await harness.wait_for_waiters(lock, 1)
             await lease.extend(TIMEOUT)
-            assert [report.name for report in await world.first.locks("*")] == ["orders:5"]
+            assert [report.name for report in await harness.first.locks("*")] == ["orders:5"]
             await lease.release()
             assert await waiter.join() > lease.token
 
-    world.run(world.run_and_close(story()))
+    harness.run(harness.run_and_close(story()))
 
 
-async def taken(world: World) -> int:
-    lease = await world.must_acquire(world.lock("orders:5"))
+async def taken(harness: Harness) -> int:
+    lease = await harness.must_acquire(harness.lock("orders:5"))
     await lease.release()
     return lease.token
 
@@ -85,51 +85,53 @@ async def refusal(work: Any) -> str:
 def test_without_channels_a_wait_is_refused_and_replies_are_not_mixed_up(
     colour: str, guarded: Redis, tmp_path: Path
 ) -> None:
-    world = world_of(colour, guarded, tmp_path, "mute")
+    harness = harness_of(colour, guarded, tmp_path, "mute")
 
     async def story() -> None:
-        other = world.connect(guarded.url)
-        world.clients.append(other)
-        held = await world.must_acquire(other.lock("orders:5"))
+        other = harness.connect(guarded.url)
+        harness.clients.append(other)
+        held = await harness.must_acquire(other.lock("orders:5"))
         for _ in range(3):
-            message = await refusal(world.lock("orders:5").try_acquire(timeout=TIMEOUT))
+            message = await refusal(harness.lock("orders:5").try_acquire(timeout=TIMEOUT))
             assert "permission" in message
             assert "pw" not in message
-            assert await world.lock("orders:5").try_acquire() is None
-            holder = await world.lock("orders:5").holder()
+            assert await harness.lock("orders:5").try_acquire() is None
+            holder = await harness.lock("orders:5").holder()
             assert holder is not None
             assert holder.token == held.token
         await held.release()
 
-    world.run(world.run_and_close(story()))
+    harness.run(harness.run_and_close(story()))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_a_refused_subscription_affects_no_other_reply(
     colour: str, guarded: Redis, tmp_path: Path
 ) -> None:
-    world = world_of(colour, guarded, tmp_path, "mute")
+    harness = harness_of(colour, guarded, tmp_path, "mute")
 
     async def story() -> None:
-        other = world.connect(guarded.url)
-        world.clients.append(other)
-        held = await world.must_acquire(other.lock("orders:held"))
+        other = harness.connect(guarded.url)
+        harness.clients.append(other)
+        held = await harness.must_acquire(other.lock("orders:held"))
         for _ in range(20):
-            refused = world.spawn(refusal, world.lock("orders:held").try_acquire(timeout=TIMEOUT))
-            free = [world.spawn(in_and_out, world, other, f"orders:{n}") for n in range(5)]
-            busy = [world.spawn(world.lock("orders:held").try_acquire) for _ in range(5)]
+            refused = harness.spawn(
+                refusal, harness.lock("orders:held").try_acquire(timeout=TIMEOUT)
+            )
+            free = [harness.spawn(in_and_out, harness, other, f"orders:{n}") for n in range(5)]
+            busy = [harness.spawn(harness.lock("orders:held").try_acquire) for _ in range(5)]
             assert "permission" in await refused.join()
             for one in free:
                 await one.join()
             assert [await one.join() for one in busy] == [None] * 5
         await held.release()
 
-    world.run(world.run_and_close(story()))
+    harness.run(harness.run_and_close(story()))
 
 
-async def in_and_out(world: World, other: Client, name: str) -> None:
+async def in_and_out(harness: Harness, other: Client, name: str) -> None:
     """The store agrees with each grant and each release."""
-    lease = await world.must_acquire(world.lock(name))
+    lease = await harness.must_acquire(harness.lock(name))
     assert await holder_of(other, name) == lease.token
     await lease.release()
     assert await holder_of(other, name) is None
@@ -145,28 +147,28 @@ def test_without_pexpire_no_lock_without_expiry_is_made(
     colour: str, guarded: Redis, tmp_path: Path
 ) -> None:
     """A refused request changes nothing (hazards A11, D14)."""
-    world = world_of(colour, guarded, tmp_path, "endless")
+    harness = harness_of(colour, guarded, tmp_path, "endless")
 
     async def story() -> None:
         with pytest.raises(NotApplied, match="permission denied"):
-            await world.lock("orders:5").acquire(timeout=0)
+            await harness.lock("orders:5").acquire(timeout=0)
         assert guarded.ask("EXISTS", "lock:orders:5") == 0
 
-    world.run(world.run_and_close(story()))
+    harness.run(harness.run_and_close(story()))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_a_lock_outside_of_the_users_keys_is_refused(
     colour: str, guarded: Redis, tmp_path: Path
 ) -> None:
-    world = world_of(colour, guarded, tmp_path, "locks")
+    harness = harness_of(colour, guarded, tmp_path, "locks")
 
     async def story() -> None:
-        assert "permission" in await refusal(world.lock("others:5").try_acquire())
-        lease = await world.must_acquire(world.lock("orders:5"))
+        assert "permission" in await refusal(harness.lock("others:5").try_acquire())
+        lease = await harness.must_acquire(harness.lock("orders:5"))
         await lease.release()
 
-    world.run(world.run_and_close(story()))
+    harness.run(harness.run_and_close(story()))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -174,12 +176,12 @@ def test_a_lock_outside_of_the_users_keys_is_refused(
 def test_a_refused_login_does_not_reveal_the_password(
     user: str, password: str, colour: str, guarded: Redis, tmp_path: Path
 ) -> None:
-    world = WORLDS[colour](STORE, url_of(guarded, user, password), tmp_path)
+    harness = HARNESSES[colour](STORE, url_of(guarded, user, password), tmp_path)
 
     async def story() -> None:
-        message = await refusal(world.lock("orders:5").try_acquire(timeout=1))
+        message = await refusal(harness.lock("orders:5").try_acquire(timeout=1))
         assert "permission" in message
         assert password not in message
-        assert password not in repr(world.first)
+        assert password not in repr(harness.first)
 
-    world.run(world.run_and_close(story()))
+    harness.run(harness.run_and_close(story()))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from testkit.conformance import SCENARIOS
-from testkit.conformance.runner import WORLDS
+from testkit.conformance.runner import HARNESSES
 from testkit.servers.databases import minimal
 from testkit.servers.ensembles import RestrictedEnsemble
 from testkit.servers.mariadb import MariaDB
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from testkit.conformance import Store
-    from testkit.conformance.world import Interruption, World
+    from testkit.conformance.harness import Harness, Interruption
 
 # No lock may be held for longer after an interruption, in seconds, on an idle machine.
 BOUND = 0.5
@@ -124,21 +124,21 @@ def measure(name: str, driver: str, seconds: float) -> Figures:
     """Interrupt operations on one store for some seconds."""
     with tempfile.TemporaryDirectory(prefix="interruptions-") as folder, ExitStack() as stack:
         store = STORES[name](stack)
-        world = WORLDS[driver](store, store.fresh(Path(folder)), Path(folder))
-        world.moments = ("before", "after", "twice")
+        harness = HARNESSES[driver](store, store.fresh(Path(folder)), Path(folder))
+        harness.moments = ("before", "after", "twice")
         with Timer() as timer:
-            world.run(world.run_and_close(repeat(world, seconds)))
-        return Figures(name, driver, world.interruptions, timer.delays)
+            harness.run(harness.run_and_close(repeat(harness, seconds)))
+        return Figures(name, driver, harness.interruptions, timer.delays)
 
 
-async def repeat(world: World, seconds: float) -> None:
+async def repeat(harness: Harness, seconds: float) -> None:
     """Play the scenarios about interruptions that the store can play, until the time is up."""
     ours = [each for each in SCENARIOS if each.name.startswith("interruption.")]
-    playable = [each for each in ours if not each.skip_reason(world.store, world.driver)]
-    deadline = world.now() + seconds
-    while world.now() < deadline:
+    playable = [each for each in ours if not each.skip_reason(harness.store, harness.driver)]
+    deadline = harness.now() + seconds
+    while harness.now() < deadline:
         for scenario in playable:
-            await scenario.function(world)
+            await scenario.function(harness)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -156,8 +156,8 @@ def main(arguments: list[str] | None = None) -> int:
     print("| - | - | - | - | - | - | - | - | - |")
     slow = False
     for name in words.stores or STORES:
-        for driver in WORLDS:
-            figures = measure(name, driver, words.seconds / len(WORLDS))
+        for driver in HARNESSES:
+            figures = measure(name, driver, words.seconds / len(HARNESSES))
             print(figures, flush=True)
             for each in figures.long():
                 print(

@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from testkit.conformance.world import Interruption
+from testkit.conformance.harness import Interruption
 from testkit.servers.process import eventually
 from verification.chaos import interruptions
 from verification.chaos.interruptions import Figures, main

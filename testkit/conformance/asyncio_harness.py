@@ -1,4 +1,4 @@
-"""The world of asyncio: one event loop, peers are tasks, clients are `leaselock.AsyncClient`."""
+"""The harness of asyncio: one event loop, peers are tasks, clients are `leaselock.AsyncClient`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import leaselock
-from testkit.conformance.world import BEGINNINGS, Body, Moment, Peer, World
+from testkit.conformance.harness import BEGINNINGS, Body, Harness, Moment, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncioWorld(World):
+class AsyncioHarness(Harness):
     """Peers are tasks."""
 
     driver = "asyncio"
@@ -118,8 +118,8 @@ class Interrupted:
 class TaskPeer(Peer[T]):
     """A peer that is a task."""
 
-    def __init__(self, world: World, body: Coroutine[Any, Any, T], title: str | None) -> None:
-        super().__init__(world, body)
+    def __init__(self, harness: Harness, body: Coroutine[Any, Any, T], title: str | None) -> None:
+        super().__init__(harness, body)
         self.task = asyncio.create_task(self.run(), name=title or "another")
         # A task that is cancelled before its first step never starts its body.
         self.task.add_done_callback(lambda _: body.close())

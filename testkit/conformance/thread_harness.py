@@ -1,4 +1,4 @@
-"""The world of threads: an awaited call blocks until its end, so no coroutine ever suspends."""
+"""The harness of threads: an awaited call blocks until its end, so no coroutine ever suspends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import leaselock
 from leaselock._core.effects import Spawn
-from testkit.conformance.world import BEGINNINGS, Body, Moment, Peer, World
+from testkit.conformance.harness import BEGINNINGS, Body, Harness, Moment, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -27,10 +27,10 @@ def finish(coroutine: Coroutine[Any, Any, T]) -> T:
         result: T = done.value
         return result
     coroutine.close()
-    raise RuntimeError("a scenario awaited something that is not part of its world")
+    raise RuntimeError("a scenario awaited something that is not part of its harness")
 
 
-class ThreadWorld(World):
+class ThreadHarness(Harness):
     """Peers are threads."""
 
     driver = "threads"
@@ -98,8 +98,8 @@ class ThreadWorld(World):
 class ThreadPeer(Peer[T]):
     """A peer that is a thread."""
 
-    def __init__(self, world: World, body: Coroutine[Any, Any, T], title: str | None) -> None:
-        super().__init__(world, body)
+    def __init__(self, harness: Harness, body: Coroutine[Any, Any, T], title: str | None) -> None:
+        super().__init__(harness, body)
         self.thread = threading.Thread(
             target=lambda: finish(self.run()), name=title or "another", daemon=True
         )

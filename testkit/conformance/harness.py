@@ -51,8 +51,8 @@ class NotInTime(AssertionError):
 class Peer(abc.ABC, Generic[T]):
     """A concurrent thread or task that runs a coroutine function."""
 
-    def __init__(self, world: World, body: Coroutine[Any, Any, T]) -> None:
-        self.world = world
+    def __init__(self, harness: Harness, body: Coroutine[Any, Any, T]) -> None:
+        self.harness = harness
         self.body = body
         self.result: list[T] = []
         self.error: BaseException | None = None
@@ -75,7 +75,7 @@ class Peer(abc.ABC, Generic[T]):
 
     async def end(self) -> BaseException | None:
         """Wait for its end, and return its exception or None."""
-        await self.world.wait_until(self.ended)
+        await self.harness.wait_until(self.ended)
         error, self.error = self.error, None
         return error
 
@@ -130,12 +130,12 @@ class Interruption(NamedTuple):
 
     name: str
     began: float
-    """When it was interrupted, on the world's clock."""
+    """When it was interrupted, on the harness's clock."""
     seconds: float
     """How much later another client had acquired and released all its locks."""
 
 
-class World(abc.ABC):
+class Harness(abc.ABC):
     """One run of one scenario."""
 
     driver: ClassVar[str]
@@ -211,7 +211,7 @@ class World(abc.ABC):
         """Run a coroutine of a scenario from outside."""
 
     def process(self, body: Body[Any], *arguments: Any, driver: str | None = None) -> Child:
-        """Start a process that runs *body*, a module-level function, in a world of its own."""
+        """Start a process that runs *body*, a module-level function, in a harness of its own."""
         child = Child(self, driver or self.driver, body, arguments)
         self.children.append(child)
         return child
