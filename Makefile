@@ -171,7 +171,7 @@ simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
 seeds: $(READY) ## find the seeds of planted bugs again: make seeds, make seeds NAMES=redis/no_expiry
 	$(PY) -m verification.simulation.bugs --seeds $(NAMES)
 
-traces: $(READY) ## hash the traces of 300 seeds of each story; make traces AGAINST=build/traces.txt compares
+traces: $(READY) ## hash the traces of 300 seeds of each scenario; make traces AGAINST=build/traces.txt compares
 	$(PY) -m verification.simulation.traces $(if $(AGAINST),--against $(AGAINST),--write build/traces.txt)
 
 explore: $(READY) ## all interleavings of two or three processes, to a bound

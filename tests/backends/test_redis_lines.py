@@ -74,7 +74,7 @@ def test_a_lease_survives_the_overwritten_key_of_another_lock(server: Redis) -> 
 
 
 def test_a_request_that_shares_a_connection_attempt_keeps_its_own_timeout(mute: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         client = leaselock.AsyncClient(mute, op_timeout=LONG)
         patient = asyncio.create_task(client.lock("a").acquire())
         await asyncio.sleep(0)
@@ -87,12 +87,12 @@ def test_a_request_that_shares_a_connection_attempt_keeps_its_own_timeout(mute: 
 
     # To close it in order would take as long as its server may take to answer.
     with pytest.warns(ResourceWarning, match="never closed"):
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
 @pytest.mark.timing
 def test_closing_a_client_cancels_no_connecting_task(mute: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         client = leaselock.AsyncClient(mute, op_timeout=LONG)
         looking = asyncio.create_task(client.lock("a").holder())
         for _ in range(5):
@@ -101,7 +101,7 @@ def test_closing_a_client_cancels_no_connecting_task(mute: str) -> None:
         with pytest.raises((StoreError, leaselock.ClientClosed)):
             await looking
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_all_waiters_follow_the_first_that_finds_the_lock_on_another_server(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_all_waiters_follow_the_first_that_finds_the_lock_on_another_server(tmp_
         async with client.lock("a", lease=LONG):
             pass
 
-    async def story(url: str, move: Any) -> None:
+    async def scenario(url: str, move: Any) -> None:
         other = leaselock.AsyncClient(url)
         async with other, leaselock.AsyncClient(url) as client:
             assert await other.lock("a", lease=LONG).acquire() is not None
@@ -133,7 +133,7 @@ def test_all_waiters_follow_the_first_that_finds_the_lock_on_another_server(tmp_
 
         try:
             assert sentinel.process.ready(sentinel.hastened)
-            asyncio.run(story(f"redis+sentinel://{HOST}:{sentinel.port}/{NAME}", move))
+            asyncio.run(scenario(f"redis+sentinel://{HOST}:{sentinel.port}/{NAME}", move))
         finally:
             sentinel.process.kill()
 
@@ -142,7 +142,7 @@ def test_a_user_who_may_not_unsubscribe_may_subscribe_again(server: Redis) -> No
     """The refusal of one command must not be taken for a refusal of another."""
     settings = settings_of(f"redis://stays:pw@{HOST}:{server.port}")
 
-    async def story() -> None:
+    async def scenario() -> None:
         connection = MultiplexedConnection(settings, settings.addresses[0], now, nothing)
         await connection.call(Connect(), now() + TIMEOUT)
         for verb in ("SUBSCRIBE", "UNSUBSCRIBE", "SUBSCRIBE"):
@@ -153,7 +153,7 @@ def test_a_user_who_may_not_unsubscribe_may_subscribe_again(server: Redis) -> No
         connection.close()
         await asyncio.sleep(0)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def nothing(*_: object) -> None:

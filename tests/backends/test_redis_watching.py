@@ -74,7 +74,7 @@ def test_a_watcher_looks_when_its_connection_is_lost(
     def tracked() -> bool:
         return "tracking_total_keys:1\r\n" in str(server.ask("INFO", "stats"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         watcher = harness.client()
         changes: list[LockChange] = []
         peer = harness.spawn(report_changes, watcher.lock("a"), changes.append)
@@ -85,7 +85,7 @@ def test_a_watcher_looks_when_its_connection_is_lost(
         await watcher.close()
         assert await peer.end() is None
 
-    harness.run(harness.run_and_close(story()))
+    harness.run(harness.run_and_close(scenario()))
 
 
 @pytest.mark.usefixtures("notified")
@@ -93,7 +93,7 @@ def test_a_watcher_looks_when_its_connection_is_lost(
 def test_lost_data_is_a_change(colour: str, server: Redis, tmp_path: Path) -> None:
     harness = harness_of(colour, server, tmp_path, "watcher")
 
-    async def story() -> None:
+    async def scenario() -> None:
         watcher = harness.client()
         changes: list[LockChange] = []
         await harness.must_acquire(harness.lock("a"))
@@ -104,4 +104,4 @@ def test_lost_data_is_a_change(colour: str, server: Redis, tmp_path: Path) -> No
         await watcher.close()
         assert await peer.end() is None
 
-    harness.run(harness.run_and_close(story()))
+    harness.run(harness.run_and_close(scenario()))

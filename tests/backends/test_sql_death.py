@@ -105,13 +105,13 @@ def test_the_end_of_its_connection_cancels_a_tasks_body(stage: Stage) -> None:
     if stage.protocol == "lease":
         pytest.skip("a lease does not end with a connection: the next test")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with leaselock.AsyncClient(stage.url) as client, client.lock(LOCK):
             await asyncio.to_thread(stage.cut, stage.holding())
             await asyncio.sleep(60.0)
 
     with pytest.raises(leaselock.LeaseLost):
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
 def test_a_lease_outlives_every_connection(server: object) -> None:

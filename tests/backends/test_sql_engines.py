@@ -105,7 +105,7 @@ def test_a_transaction_of_the_user_is_neither_committed_nor_rolled_back(
 
 
 def test_an_asynchronous_engine_is_a_store(server: Postgres | MariaDB) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         engine = create_async_engine(url_of(server, aio=True))
         async with leaselock.AsyncClient(engine) as client:
             for protocol in PROTOCOLS:
@@ -113,7 +113,7 @@ def test_an_asynchronous_engine_is_a_store(server: Postgres | MariaDB) -> None:
                     lease.ensure()
         await engine.dispose()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_password_never_shows(server: Postgres | MariaDB) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from verification.models.worlds import claim_of
+from verification.simulation.simulator import Faults, Machine, Simulator
 from verification.simulation.sql_connection import SESSION_TIMEOUT, Network, simulated_store
 from verification.simulation.sql_server import Server
-from verification.simulation.world import Faults, Machine, World
 
 from leaselock._backends.sql.keys import HOLDER, number
 from leaselock._backends.sql.session_connection import SessionConnection
@@ -120,9 +120,9 @@ class Simulated:
     """A client and a server in virtual time."""
 
     def __init__(self) -> None:
-        self.world = World(1, {}, Faults())
-        self.server = Server(lambda: int(self.world.time * 1e6), self.world.after)
-        self.machine = Machine(self.world, "m")
+        self.simulator = Simulator(1, {}, Faults())
+        self.server = Server(lambda: int(self.simulator.time * 1e6), self.simulator.after)
+        self.machine = Machine(self.simulator, "m")
         self.network = Network(self.machine, self.server)
         self.store = simulated_store(self.network)
         self.backend = self.made("advisory")
@@ -134,21 +134,21 @@ class Simulated:
         return self.store.backend(protocol)
 
     def _lose(self, claim_id: str, reason: str) -> None:
-        self.lost[claim_id] = self.world.time
+        self.lost[claim_id] = self.simulator.time
 
     def run(self, process: Coroutine[Any, Any, Any], seconds: float = 0.1) -> Any:
         """Run a process of the client to its end."""
         run = self.machine.start(process)
-        self.world.play(self.world.time + seconds)
+        self.simulator.play(self.simulator.time + seconds)
         assert run.ended
         return run.result
 
     def acquire(self, claim: Claim) -> object:
-        until = self.world.time + 1.0
+        until = self.simulator.time + 1.0
         return self.run(self.backend.acquire(claim, wait=False, until=until))
 
     def release(self, claim: Claim) -> object:
-        until = self.world.time + 1.0
+        until = self.simulator.time + 1.0
         return self.run(self.backend.release(claim, tombstone=False, until=until))
 
 
@@ -162,9 +162,9 @@ def test_a_silent_session_does_not_hide_the_end_of_another() -> None:
     sessions = scene.store.sessions.sessions
     connection: Any = sessions[silent.id].connection
     connection.lose()
-    scene.world.play(1.5 * LEASE)
+    scene.simulator.play(1.5 * LEASE)
     scene.server.end(scene.server.sessions[sessions[other.id].connection.backend])
-    scene.world.play(1.5 * LEASE + MILLISECONDS)
+    scene.simulator.play(1.5 * LEASE + MILLISECONDS)
     assert scene.lost == {other.id: pytest.approx(1.5 * LEASE, abs=MILLISECONDS)}
 
 
@@ -186,7 +186,7 @@ def idle_sessions(scene: Simulated) -> int:
 def test_idle_sessions_are_closed_after_a_while() -> None:
     scene = Simulated()
     assert idle_sessions(scene) == 4
-    scene.world.play(scene.world.time + SESSION_TIMEOUT / 2 + 0.1)
+    scene.simulator.play(scene.simulator.time + SESSION_TIMEOUT / 2 + 0.1)
     assert scene.server.sessions == {}
     assert not any(scene.store.sessions.idle.values())
     assert scene.store.pool.connections == set(scene.store.pool.idle)
@@ -197,7 +197,7 @@ def test_idle_sessions_that_the_server_ends_are_closed() -> None:
     assert idle_sessions(scene) == 4
     for session in list(scene.server.sessions.values()):
         scene.server.end(session)
-    scene.world.play(scene.world.time + MILLISECONDS)
+    scene.simulator.play(scene.simulator.time + MILLISECONDS)
     assert not any(scene.store.sessions.idle.values())
     assert all(connection.closed for connection in scene.network.connections)
     assert scene.lost == {}

@@ -219,7 +219,7 @@ def test_new_names_in_parallel_do_not_block_each_other(stage: Stage) -> None:
     """Adjacent rows are inserted at the same time (J10)."""
     errors: list[BaseException] = []
 
-    def story(n: int) -> None:
+    def scenario(n: int) -> None:
         try:
             client = stage.client()
             for m in range(5):
@@ -228,7 +228,7 @@ def test_new_names_in_parallel_do_not_block_each_other(stage: Stage) -> None:
             errors.append(error)
             raise
 
-    threads = [threading.Thread(target=story, args=(n,)) for n in range(8)]
+    threads = [threading.Thread(target=scenario, args=(n,)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from verification.models.zookeeper_model import Model
-from verification.simulation.world import Faults, Machine, World
+from verification.simulation.simulator import Faults, Machine, Simulator
 from verification.simulation.zoo_connection import SimulatedConnection
 
 from leaselock._backends.zookeeper.queue import QueueBackend
@@ -28,8 +28,8 @@ SESSION = 60.0
 class Client:
     """The backend of a simulated client, and its only claim."""
 
-    def __init__(self, world: World, model: Model, name: str, mode: Mode) -> None:
-        self.machine = Machine(world, name)
+    def __init__(self, simulator: Simulator, model: Model, name: str, mode: Mode) -> None:
+        self.machine = Machine(simulator, name)
         connection: Any = SimulatedConnection(model, self.machine)
         self.backend = QueueBackend(connection, "/locks", KAZOO, self.machine.now)
         self.claim = Claim("a", f"{name}:1", name, SESSION, "{}", 0.0, mode=mode)
@@ -50,12 +50,12 @@ class Scene:
     """A server, and its clients."""
 
     def __init__(self) -> None:
-        self.world = World(1, {}, Faults())
-        world = self.world
-        self.model = Model(lambda: world.time, world.after, lambda _: True, SESSION)
+        self.simulator = Simulator(1, {}, Faults())
+        simulator = self.simulator
+        self.model = Model(lambda: simulator.time, simulator.after, lambda _: True, SESSION)
 
     def client(self, name: str, mode: Mode) -> Client:
-        return Client(self.world, self.model, name, mode)
+        return Client(self.simulator, self.model, name, mode)
 
     def holder(self, name: str, mode: Mode) -> Client:
         """Return a client that holds the lock."""
@@ -69,7 +69,7 @@ class Scene:
             self.model.tree.remove(node.path)
 
     def play(self) -> None:
-        self.world.play(self.world.time + 0.5)
+        self.simulator.play(self.simulator.time + 0.5)
 
     def do(self, client: Client, process: Coroutine[Any, Any, Any]) -> Any:
         run = client.machine.start(process)

@@ -284,19 +284,19 @@ def shown(app: Top) -> list[str]:
 # More than the first tier needs: textual draws each screen in full.
 MORE = (sort_and_filter, the_cursor_stays_on_its_lock, pause_and_help, a_wider_terminal_shows_more)
 NARROW = a_narrow_terminal_cuts_nothing_that_matters
-STORIES = [
+SCENARIOS = [
     a_lock_comes_and_goes,
     a_lock_is_broken_when_its_name_is_typed,
     a_deadlock_is_marked_without_colours,
     the_store_goes_away_and_comes_back,
-    *(pytest.param(story, marks=pytest.mark.heavy) for story in (*MORE, NARROW)),
+    *(pytest.param(scenario, marks=pytest.mark.heavy) for scenario in (*MORE, NARROW)),
 ]
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_top(story: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_top(scenario: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    asyncio.run(story())  # type: ignore[arg-type]
+    asyncio.run(scenario())  # type: ignore[arg-type]
 
 
 def test_it_needs_a_terminal(shell: Shell) -> None:

@@ -33,12 +33,12 @@ def test_cancelling_one_of_many_waits_sends_nothing_for_the_others(at: int) -> N
     scene.do(other, mutex_of(rival).acquire(None))
     mutexes = [mutex_of(service) for _ in range(MANY + 1)]
     runs = [machine.start(mutex.acquire(None)) for mutex in mutexes]
-    scene.world.play(scene.world.time + 0.5)
+    scene.simulator.play(scene.simulator.time + 0.5)
     order = list(scene.store.table.entries["a"].queue)
     before = len(scene.store.seen)
     waits = next(iter(mutexes[at].waiting))
     assert mutexes[at].cancel() == 1
-    scene.world.play(scene.world.time + 0.5)
+    scene.simulator.play(scene.simulator.time + 0.5)
     assert isinstance(runs[at].error, AcquireCancelled)
     assert [run.ended for run in runs].count(False) == MANY
     # It leaves the queue. The store notifies the first one, and the one behind.
@@ -67,19 +67,19 @@ def test_a_wait_is_cancelled_before_its_first_request_is_answered(waiting: str) 
     scene.store.late = (Acquire,)
     run = scene.begin(machine, mutex.acquire(None))
     scene.store.late = ()
-    scene.world.play(scene.world.time + 1.0)
+    scene.simulator.play(scene.simulator.time + 1.0)
     assert not run.ended
     again = wait_of(waiting, service)()
     scene.store.late = (Acquire,)
     late = machine.start(again.acquire(None))
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.play(scene.simulator.time + 0.1)
     assert again.cancel() == 1
     assert again.cancel() == 0
-    scene.world.play(scene.world.time + 1.0)
+    scene.simulator.play(scene.simulator.time + 1.0)
     assert isinstance(late.error, AcquireCancelled)
     assert not run.ended
     assert mutex.cancel() == 1
-    scene.world.play(scene.world.time + 1.0)
+    scene.simulator.play(scene.simulator.time + 1.0)
     assert isinstance(run.error, AcquireCancelled)
     assert not scene.store.table.entries["a"].queue
 
@@ -95,7 +95,7 @@ def test_with_local_handoff_the_next_waiter_asks_the_store() -> None:
     # The second one waits for the first, which asks the store for all.
     for number, requests in ((1, 0), (0, 1)):
         assert mutexes[number].cancel() == 1
-        scene.world.play(scene.world.time + 0.1)
+        scene.simulator.play(scene.simulator.time + 0.1)
         assert isinstance(runs[number].error, AcquireCancelled)
         assert len(scene.store.seen) - before == requests
     scene.do(other, held.release(), 0.5)
@@ -132,12 +132,12 @@ def test_a_wait_for_an_upgrade_is_cancelled(late: tuple[type, ...], by: str) -> 
         assert modes_in_store(scene) == ["shared", "update"]
 
     run = machine.start(wait())
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.play(scene.simulator.time + 0.1)
     assert upgrading(scene)
     cancelled, not_concerned = (update, write) if by == "lease" else (write, update)
     assert not_concerned.cancel() == 0
     assert cancelled.cancel() == 1
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert run.ended
     assert run.error is None
     assert cancelled.cancel() == 0
@@ -157,7 +157,7 @@ def test_of_two_waits_for_one_upgrade_the_other_goes_on() -> None:
     one, two = scene.do(machine, both())
     runs = [scene.begin(machine, handle.upgrade(None)) for handle in (one, two)]
     assert update.cancel() == 1
-    scene.world.play(scene.world.time + 0.5)
+    scene.simulator.play(scene.simulator.time + 0.5)
     assert isinstance(runs[0].error, AcquireCancelled)
     assert not runs[1].ended
     assert upgrading(scene)
@@ -174,7 +174,7 @@ def test_an_upgrade_whose_client_is_closed_during_its_request_waits_no_more() ->
     handle = scene.do(machine, side(service, "update").acquire(None))
     scene.store.late = (Convert,)
     run = machine.start(handle.upgrade(None))
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.play(scene.simulator.time + 0.1)
     scene.store.late = ()
     scene.do(machine, service.close())
     assert isinstance(run.error, ClientClosed)

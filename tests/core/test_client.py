@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from verification.simulation.world import Faults, Machine, World
+from verification.simulation.simulator import Faults, Machine, Simulator
 
 import leaselock
 from leaselock._backends.memory.store import CAPABILITIES
@@ -48,7 +48,7 @@ def test_a_name_with_control_characters_is_refused() -> None:
 
 def test_a_closing_client_sees_an_end_between_its_step_and_its_wait() -> None:
     """Another thread may take a step there. The client would wait for `op_timeout`."""
-    machine = Machine(World(1, {}, Faults()), "m")
+    machine = Machine(Simulator(1, {}, Faults()), "m")
     registry = HoldRegistry(machine, NodeQueue(CAPABILITIES, "store", "ear"), 5.0, None)
     registry.in_flight.active = 1
     closing = registry.close(FOREVER).__await__()

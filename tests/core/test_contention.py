@@ -13,7 +13,7 @@ from leaselock._core.effects import FOREVER, Sleep
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine, Run
+    from verification.simulation.simulator import Machine, Run
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.hold import Hold
@@ -32,7 +32,7 @@ class Quiet(Refusing):
 
 
 class QuietScene(Scene):
-    """A world with such backends."""
+    """A simulator with such backends."""
 
     backend_type = Quiet
 

@@ -11,7 +11,7 @@ from leaselock._core.effects import Sleep
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.backend import Claim
     from leaselock._core.client_core import ClientCore

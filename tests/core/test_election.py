@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_service import Scene
-from verification.simulation.world import Interrupted
+from verification.simulation.simulator import Interrupted
 
 from leaselock._core.backend import Acquire, Inspect, Release, Renew
 from leaselock._core.effects import Sleep
@@ -15,7 +15,7 @@ from leaselock._drivers.system_env import TERMINATION
 from leaselock.errors import LeaseLost, NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.election import Candidacy
@@ -62,10 +62,10 @@ def run(scene: Scene, seconds: float = 1e9) -> tuple[Any, Candidacy, Leader, Any
 
 def test_the_result_is_returned_and_the_leadership_released(scene: Scene) -> None:
     machine, part, leader, process, _ = run(scene, 2.0)
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     found = scene.do(machine, part.leader(), 0.1)
     assert found.token == leader.terms[0]
-    scene.world.play(4.0)
+    scene.simulator.play(4.0)
     assert process.result == "done"
     assert part.term is None
     assert scene.do(machine, part.leader()) is None
@@ -73,44 +73,44 @@ def test_the_result_is_returned_and_the_leadership_released(scene: Scene) -> Non
 
 def test_it_is_called_again_after_a_loss(scene: Scene) -> None:
     machine, _, leader, process, core = run(scene)
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     scene.do(machine, core.break_lock("a", None), 0.1)
-    scene.world.play(20.0)
+    scene.simulator.play(20.0)
     assert len(leader.terms) == 2
     assert leader.terms[1] > leader.terms[0]
     leader.until = 0.0
-    scene.world.play(21.0)
+    scene.simulator.play(21.0)
     assert process.result == "done"
 
 
 def test_an_error_because_of_the_loss_is_none(scene: Scene) -> None:
     machine, _, leader, process, core = run(scene)
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     leader.error = LeaseLost("a", 1, "seen by ensure")
     scene.do(machine, core.break_lock("a", None), 0.1)
-    scene.world.play(20.0)
+    scene.simulator.play(20.0)
     assert len(leader.terms) == 2
     leader.until = 0.0
-    scene.world.play(21.0)
+    scene.simulator.play(21.0)
     assert process.error is leader.error, "the second term was not lost: the error is its own"
 
 
 def test_another_error_is_raised_even_after_a_loss(scene: Scene) -> None:
     machine, _, leader, process, core = run(scene)
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     leader.error = NotApplied("of another store")
     scene.do(machine, core.break_lock("a", None), 0.1)
-    scene.world.play(20.0)
+    scene.simulator.play(20.0)
     assert process.error is leader.error
     assert len(leader.terms) == 1
 
 
 def test_an_interrupted_leader_releases(scene: Scene) -> None:
     machine, part, leader, process, _ = run(scene)
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     body = next(run for run in machine.runs if run.name == "body")
-    scene.world.interrupt(body)
-    scene.world.play(2.0)
+    scene.simulator.interrupt(body)
+    scene.simulator.play(2.0)
     assert isinstance(process.error, Interrupted)
     assert len(leader.terms) == 1
     assert scene.do(machine, part.leader()) is None
@@ -118,9 +118,9 @@ def test_an_interrupted_leader_releases(scene: Scene) -> None:
 
 def test_a_release_without_an_answer_does_not_repeat_the_work(scene: Scene) -> None:
     _, _, leader, process, _ = run(scene, 2.0)
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     scene.store.silent = (Release,)
-    scene.world.play(10.0)
+    scene.simulator.play(10.0)
     assert process.result == "done"
     assert len(leader.terms) == 1
 
@@ -134,13 +134,13 @@ def test_a_store_that_fails_at_first_is_an_error(scene: Scene) -> None:
 
 def test_a_store_that_fails_later_is_waited_for(scene: Scene) -> None:
     machine, _, leader, process, _ = run(scene)
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     scene.store.silent = (Acquire, Renew, Release)
-    scene.world.play(60.0)
+    scene.simulator.play(60.0)
     assert len(leader.terms) == 1
     assert not process.ended
     scene.store.silent = ()
-    scene.world.play(65.0)
+    scene.simulator.play(65.0)
     assert len(leader.terms) == 2
     assert machine.alive
 
@@ -149,9 +149,9 @@ def test_a_store_that_fails_later_is_waited_for(scene: Scene) -> None:
 def test_a_closed_client_ends_its_part(scene: Scene, silent: tuple[type, ...]) -> None:
     scene.store.silent = silent
     machine, _, _, process, core = run(scene)
-    scene.world.play(0.5)
+    scene.simulator.play(0.5)
     closing = machine.start(core.close())
-    scene.world.play(10.0)
+    scene.simulator.play(10.0)
     assert closing.ended
     assert process.ended
     assert (process.result, process.error) == (None, None)
@@ -160,26 +160,26 @@ def test_a_closed_client_ends_its_part(scene: Scene, silent: tuple[type, ...]) -
 
 def test_resigning_ends_the_term_at_once(scene: Scene) -> None:
     machine, part, leader, _, _ = run(scene)
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     other, theirs = scene.client("two")
     second = Leader(other)
     other.start(candidacy(theirs).run(second, same))
-    scene.world.play(2.0)
+    scene.simulator.play(2.0)
     assert not second.terms
     assert scene.do(machine, part.resign(), 0.05)
     assert not scene.do(machine, part.resign(), 0.05)
     assert second.terms
     second.until = 0.0
-    scene.world.play(6.0)
+    scene.simulator.play(6.0)
     assert len(leader.terms) == 2
 
 
 def test_resigning_without_an_answer_ends_the_term_too(scene: Scene) -> None:
     machine, part, leader, _, _ = run(scene)
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     scene.store.silent = (Release,)
     assert scene.do(machine, part.resign())
-    scene.world.play(20.0)
+    scene.simulator.play(20.0)
     assert len(leader.terms) == 2
 
 
@@ -195,7 +195,7 @@ def test_resigning_in_the_body_lets_it_go_on(scene: Scene) -> None:
         return "resigned"
 
     machine.start(part.run(lead, same))
-    scene.world.play(5.0)
+    scene.simulator.play(5.0)
     assert seen[:6] == [True, False, False] * 2
     scene.do(machine, core.close())
 
@@ -210,9 +210,9 @@ def test_a_body_is_told_that_it_was_lost(scene: Scene) -> None:
         await term.end(None)
 
     process = machine.start(lead())
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     scene.do(machine, term.resign(), 0.1)
-    scene.world.play(3.0)
+    scene.simulator.play(3.0)
     assert isinstance(process.error, LeaseLost)
     assert "resigned" in str(process.error)
 
@@ -243,7 +243,7 @@ class Guarded(Leader):
     def interrupt(self) -> None:
         self.interrupted = True
         body = next(run for run in self.machine.runs if run.name == "body")
-        self.scene.world.interrupt(body)
+        self.scene.simulator.interrupt(body)
 
     def finish(self, exception: BaseException | None) -> bool:
         done, self.interrupted = self.interrupted, False
@@ -254,9 +254,9 @@ def test_a_body_that_can_be_interrupted_ends_before_the_leadership_does(scene: S
     machine, core = scene.client("one")
     part, leader = candidacy(core), Guarded(scene, machine)
     machine.start(part.run(leader, same), "run")
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     assert scene.do(machine, part.resign(), 0.2)
-    scene.world.play(5.0)
+    scene.simulator.play(5.0)
     assert len(leader.terms) == 2
 
 

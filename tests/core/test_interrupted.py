@@ -14,7 +14,7 @@ from leaselock._core.lease_handle import LeaseHandle
 from leaselock.errors import AcquireCancelled, AcquireTimeout, LeaseLost
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine, Run
+    from verification.simulation.simulator import Machine, Run
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.events import Event
@@ -49,9 +49,9 @@ def test_a_cancelled_wait_ends_when_its_claim_has_left_the_store() -> None:
     assert queue_of(scene)
     seen: list[bool] = []
     events = events_of(service)
-    run.machine.world.check = lambda: seen.append(bool(queue_of(scene))) if run.ended else None
-    scene.world.interrupt(run)
-    scene.world.play(scene.world.time + LONG)
+    run.machine.simulator.check = lambda: seen.append(bool(queue_of(scene))) if run.ended else None
+    scene.simulator.interrupt(run)
+    scene.simulator.play(scene.simulator.time + LONG)
     assert run.error is not None
     assert seen[0] is False
     assert not hasattr(run.error, "__notes__")
@@ -64,15 +64,15 @@ def test_the_wait_for_a_silent_store_has_a_bound_and_the_rest_is_said() -> None:
     _, service, run = waiting(scene)
     events = events_of(service)
     scene.store.silent = (Release,)
-    scene.world.interrupt(run)
-    scene.world.play(scene.world.time + 0.9)
+    scene.simulator.interrupt(run)
+    scene.simulator.play(scene.simulator.time + 0.9)
     assert not run.ended
-    scene.world.play(scene.world.time + 0.2)
+    scene.simulator.play(scene.simulator.time + 0.2)
     assert run.error is not None
     assert run.error.__notes__ == [f"leaselock: {NOT_CONFIRMED}"]
     assert [(event.kind, event.reason) for event in events] == [("cancelled", NOT_CONFIRMED)]
     scene.store.silent = ()
-    scene.world.play(scene.world.time + 5.0)
+    scene.simulator.play(scene.simulator.time + 5.0)
     assert not queue_of(scene)
     assert not service.contexts[None].registry.pending_releases
 
@@ -82,15 +82,15 @@ def test_a_second_interruption_ends_the_wait_for_the_store() -> None:
     _, service, run = waiting(scene)
     events = events_of(service)
     scene.store.silent = (Release,)
-    scene.world.interrupt(run)
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.interrupt(run)
+    scene.simulator.play(scene.simulator.time + 0.1)
     assert not run.ended
-    scene.world.interrupt(run)
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.interrupt(run)
+    scene.simulator.play(scene.simulator.time + 0.1)
     assert run.ended
     assert [event.kind for event in events] == ["cancelled"]
     scene.store.silent = ()
-    scene.world.play(scene.world.time + 5.0)
+    scene.simulator.play(scene.simulator.time + 5.0)
     assert not queue_of(scene)
 
 
@@ -104,9 +104,9 @@ def test_a_cancelled_lock_says_what_is_left_to_the_background() -> None:
     events = events_of(service)
     scene.store.silent = (Release,)
     mutex.cancel()
-    scene.world.play(scene.world.time + 0.9)
+    scene.simulator.play(scene.simulator.time + 0.9)
     assert not run.ended
-    scene.world.play(scene.world.time + 0.2)
+    scene.simulator.play(scene.simulator.time + 0.2)
     assert isinstance(run.error, AcquireCancelled)
     assert run.error.__notes__ == [f"leaselock: {NOT_CONFIRMED}"]
     assert events[-1].reason.endswith(NOT_CONFIRMED)
@@ -143,15 +143,15 @@ def test_an_interrupted_wait_for_several_locks_releases_the_others(silent: bool)
     if silent:
         scene.store.silent = (Release,)
     found: list[list[str]] = []
-    scene.world.check = lambda: found.append(held(scene)) if run.ended else None
-    scene.world.interrupt(run)
-    scene.world.play(scene.world.time + 2.5)
+    scene.simulator.check = lambda: found.append(held(scene)) if run.ended else None
+    scene.simulator.interrupt(run)
+    scene.simulator.play(scene.simulator.time + 2.5)
     assert run.error is not None
     if silent:
         assert found[0] == ["c", "a", "b"]
         assert "the claim to 'a', 'b' has left it" in run.error.__notes__[-1]
         scene.store.silent = ()
-        scene.world.play(scene.world.time + 5.0)
+        scene.simulator.play(scene.simulator.time + 5.0)
     else:
         assert found[0] == ["c"]
     assert held(scene) == ["c"]
@@ -165,12 +165,12 @@ def test_the_interrupted_end_of_a_body_on_several_locks_releases_all() -> None:
     leases = scene.do(machine, locks.enter(), 0.5)
     scene.store.silent = (Release,)
     run = scene.begin(machine, locks.leave(None))
-    scene.world.interrupt(run)
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.interrupt(run)
+    scene.simulator.play(scene.simulator.time + 0.1)
     assert run.ended
     assert all(handle.released and handle.interrupter is None for handle in leases.handles)
     scene.store.silent = ()
-    scene.world.play(scene.world.time + 5.0)
+    scene.simulator.play(scene.simulator.time + 5.0)
     assert held(scene) == []
     again = scene.do(machine, locks.acquire(None), 0.5)
     tokens = [[handle.hold.token for handle in each.handles] for each in (leases, again)]
@@ -199,8 +199,8 @@ def test_no_guard_is_left_when_the_end_of_the_body_is_interrupted() -> None:
         handle.interrupter, handle.hold.interrupters = interrupter, (interrupter,)
     scene.store.silent = (Release,)
     run = scene.begin(machine, locks.leave(None))
-    scene.world.interrupt(run)
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.interrupt(run)
+    scene.simulator.play(scene.simulator.time + 0.1)
     assert all(interrupter.finished for interrupter in interrupters)
     assert not any(handle.hold.interrupters for handle in leases.handles)
 
@@ -238,8 +238,8 @@ def test_a_lost_lease_is_reported_even_if_its_release_is_interrupted() -> None:
     machine, handle, given = lost_lease(scene)
     handle.hold.lose("for this test")
     run = machine.start(handle.release())
-    scene.world.after(0.001, lambda: scene.world.interrupt(run))
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.after(0.001, lambda: scene.simulator.interrupt(run))
+    scene.simulator.play(scene.simulator.time + 0.1)
     assert run.ended
     assert not isinstance(run.error, LeaseLost)
     assert given == [handle]
@@ -267,8 +267,8 @@ def test_an_interrupted_close_is_continued_by_the_next_one() -> None:
     leases = [scene.do(machine, mutex_of(service, name).acquire(None), 0.1) for name in "abc"]
     scene.store.silent = (Release,)
     run = scene.begin(machine, service.close())
-    scene.world.interrupt(run)
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.interrupt(run)
+    scene.simulator.play(scene.simulator.time + 0.1)
     assert run.ended
     assert len(held(scene)) == len(leases)
     scene.store.silent = ()
@@ -287,8 +287,8 @@ def test_a_close_that_was_interrupted_while_it_waited_is_continued() -> None:
     registry.in_flight.active += 1
     run = scene.begin(machine, service.close())
     assert not run.ended
-    scene.world.interrupt(run)
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.interrupt(run)
+    scene.simulator.play(scene.simulator.time + 0.1)
     registry.in_flight.exit()
     scene.do(machine, service.close())
     assert held(scene) == []

@@ -15,7 +15,7 @@ from leaselock._core.validation import MOST_LOCAL_HANDOFFS, checked_local_handof
 from leaselock.errors import LeaseLost, NotApplied
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.local_handoff import LocalQueue
@@ -71,7 +71,7 @@ def test_a_lease_is_handed_on_without_a_request_and_with_the_next_token() -> Non
 
     for _ in range(4):
         machine.start(one())
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     assert tokens == list(range(tokens[0], tokens[0] + 4))
     assert (asked(scene.store, Acquire), asked(scene.store, Release)) == (1, 1)
 
@@ -88,7 +88,7 @@ def test_a_lease_is_handed_on_for_a_limited_time() -> None:
 
     for _ in range(4):
         machine.start(one())
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     assert asked(scene.store, Release) == 2
 
 
@@ -109,9 +109,9 @@ def test_the_holder_of_a_lease_that_was_handed_on_learns_of_its_loss() -> None:
 
     machine.start(one(0.01))
     last = machine.start(one(2.0))
-    scene.world.play(0.1)
+    scene.simulator.play(0.1)
     scene.store.table.entries["a"].holds.clear()
-    scene.world.play(10.0)
+    scene.simulator.play(10.0)
     assert last.ended
     assert last.error is None
 
@@ -167,7 +167,7 @@ def test_a_detached_lease_is_not_handed_on() -> None:
 
     machine.start(first())
     last = machine.start(second())
-    scene.world.play(5.0)
+    scene.simulator.play(5.0)
     assert last.ended
     assert last.error is None
     assert asked(scene.store, SetLifetime) == 1
@@ -189,7 +189,7 @@ def test_nothing_is_kept_of_a_cached_lease_that_was_released() -> None:
         return backend.queues
 
     scene.do(machine, one())
-    scene.world.play(scene.world.time + 10.0)
+    scene.simulator.play(scene.simulator.time + 10.0)
     assert asked(scene.store, Release) == 1
     assert queues() == {}
 

@@ -14,7 +14,7 @@ from leaselock._core.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.lease_handle import LeaseHandle
@@ -63,7 +63,7 @@ def test_a_hold_is_renewed_until_its_bound_and_then_lost_like_any_other() -> Non
 
     holder = scene.begin(machine, whole())
     successor = scene.begin(other, following())
-    scene.world.play(BOUND + 5.0)
+    scene.simulator.play(BOUND + 5.0)
     (asked, lost), granted = holder.result, successor.result
     assert BOUND - UNUSED < lost - asked <= BOUND
     assert lost <= granted <= asked + BOUND + 0.1

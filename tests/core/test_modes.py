@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_service import LATE, Scene, mutex_of
-from verification.simulation.world import Interrupted
+from verification.simulation.simulator import Interrupted
 
 from leaselock._backends import ABLE
 from leaselock._core import conversion
@@ -28,7 +28,7 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Run
+    from verification.simulation.simulator import Run
 
     from leaselock._core.backend import Mode
     from leaselock._core.client_core import ClientCore
@@ -66,9 +66,9 @@ def test_a_downgrade_that_is_not_answered_is_repeated_by_the_renewer() -> None:
     assert read.hold.claim.mode == "shared"
     assert read.hold.unsettled
     assert modes_in_store(scene) == ["exclusive"]
-    scene.world.play(scene.world.time + 2.0)
+    scene.simulator.play(scene.simulator.time + 2.0)
     scene.store.silent = ()
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert modes_in_store(scene) == ["shared"]
     assert not read.hold.unsettled
     assert not read.lost()
@@ -89,11 +89,11 @@ def test_an_upgrade_takes_the_place_of_a_downgrade_that_is_in_doubt() -> None:
     scene = Scene()
     machine, service = scene.client()
     upgrading = scene.begin(machine, upgraded_after_an_unanswered_downgrade(scene, service))
-    scene.world.play(scene.world.time + 0.7)
+    scene.simulator.play(scene.simulator.time + 0.7)
     (hold,) = service.context(None).registry.held()
     assert not hold.unsettled, "the renewer has nothing to repeat"
     scene.store.silent = ()
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert upgrading.ended
     assert upgrading.result.hold.claim.mode == "exclusive"
     assert modes_in_store(scene) == ["exclusive"]
@@ -126,12 +126,12 @@ def two_upgrades(scene: Scene, timeout: float) -> tuple[LeaseHandle, LeaseHandle
 def test_an_upgrade_goes_on_when_another_of_the_same_hold_gives_up() -> None:
     scene = Scene()
     update, read, first, second = two_upgrades(scene, 1.0)
-    scene.world.play(scene.world.time + 1.5)
+    scene.simulator.play(scene.simulator.time + 1.5)
     assert first.result is False
     assert not second.ended
     assert "upgrading" in modes_in_store(scene)
     scene.store.table.answer("", Release(read.hold.claim, False))
-    scene.world.play(scene.world.time + 2.5)
+    scene.simulator.play(scene.simulator.time + 2.5)
     assert second.result is True
     assert modes_in_store(scene) == ["exclusive"]
     assert update.hold.claim.mode == "exclusive"
@@ -140,11 +140,11 @@ def test_an_upgrade_goes_on_when_another_of_the_same_hold_gives_up() -> None:
 def test_an_upgrade_that_is_interrupted_leaves_the_other_one_exclusive() -> None:
     scene = Scene()
     update, read, first, second = two_upgrades(scene, 60.0)
-    scene.world.play(scene.world.time + 0.5)
-    scene.world.interrupt(first)
-    scene.world.play(scene.world.time + 0.5)
+    scene.simulator.play(scene.simulator.time + 0.5)
+    scene.simulator.interrupt(first)
+    scene.simulator.play(scene.simulator.time + 0.5)
     scene.store.table.answer("", Release(read.hold.claim, False))
-    scene.world.play(scene.world.time + 2.5)
+    scene.simulator.play(scene.simulator.time + 2.5)
     assert isinstance(first.error, Interrupted)
     assert second.result is True
     assert modes_in_store(scene) == ["exclusive"]
@@ -163,9 +163,9 @@ def test_an_upgrade_ends_when_its_update_lease_is_released_meanwhile() -> None:
 
     update, read = scene.do(machine, nested(), 0.5)
     upgrade = scene.begin(machine, update.upgrade(None))
-    scene.world.play(scene.world.time + 0.5)
+    scene.simulator.play(scene.simulator.time + 0.5)
     scene.do(machine, update.release())
-    scene.world.play(scene.world.time + 2.5)
+    scene.simulator.play(scene.simulator.time + 2.5)
     assert isinstance(upgrade.error, WouldDeadlock)
     assert modes_in_store(scene) == ["shared", "shared"]
     assert not read.lost()
@@ -182,9 +182,9 @@ def test_an_upgrade_ends_when_its_update_lease_is_released_before_the_reply() ->
     update, read = scene.do(machine, nested(), 0.5)
     scene.store.late = (Convert,)
     upgrade = machine.start(update.upgrade(None))
-    scene.world.play(scene.world.time + LATE / 3)
+    scene.simulator.play(scene.simulator.time + LATE / 3)
     release = machine.start(update.release())
-    scene.world.play(scene.world.time + 4.0)
+    scene.simulator.play(scene.simulator.time + 4.0)
     assert isinstance(upgrade.error, WouldDeadlock)
     assert release.ended
     assert modes_in_store(scene) == ["shared"]
@@ -202,9 +202,9 @@ def test_an_upgrade_during_a_downgrade_is_what_counts() -> None:
     update, write = scene.do(machine, nested(), 0.5)
     scene.store.late = (Convert,)
     release = machine.start(write.release())
-    scene.world.play(scene.world.time + LATE / 3)
+    scene.simulator.play(scene.simulator.time + LATE / 3)
     upgrade = machine.start(update.upgrade(None))
-    scene.world.play(scene.world.time + 4.0)
+    scene.simulator.play(scene.simulator.time + 4.0)
     assert release.ended
     assert upgrade.result is True
     assert modes_in_store(scene) == ["exclusive"]
@@ -219,7 +219,7 @@ def test_a_lost_hold_is_not_converted_for_ever() -> None:
     scene.do(machine, write.release(), 1.5)
     scene.store.table.answer("", BreakLock("a", None))
     scene.store.silent = ()
-    scene.world.play(scene.world.time + 5.0)
+    scene.simulator.play(scene.simulator.time + 5.0)
     assert read.hold.state is State.LOST
 
 
@@ -233,7 +233,7 @@ def test_a_conversion_during_one_that_is_repeated_is_repeated_in_turn() -> None:
     assert update.hold.unsettled
     update.hold.conversions += 1
     scene.store.silent = ()
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert modes_in_store(scene) == ["update"]
 
 
@@ -245,7 +245,7 @@ def test_an_upgrade_that_is_not_answered_leaves_an_update() -> None:
     with pytest.raises(OutcomeUnknown):
         scene.do(machine, update.upgrade(None), 2.5)
     scene.store.lost_replies = 0
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert modes_in_store(scene) == ["update"]
     assert update.hold.claim.mode == "update"
 
@@ -267,7 +267,7 @@ def test_an_upgrade_that_outlasts_its_fixed_lease_reports_the_loss() -> None:
     scene.do(other, side(rival, "shared").acquire(None), 0.5)
     with pytest.raises(LeaseLost):
         scene.do(machine, update.upgrade(None))
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     short = side(service, "update", renew=False, lease=0.6)
     update = scene.do(machine, short.acquire(None), 0.2)
     scene.store.silent = (Convert,)
@@ -405,8 +405,8 @@ def test_a_cancelled_acquire_of_several_locks_leaves_nothing() -> None:
     scene.do(other, side(rival, "exclusive").acquire(None), 0.5)
     locks = service.lock_all(["0", "a"], None, reentrant=True, **OPTIONS)
     waiting = scene.begin(machine, locks.acquire(None))
-    scene.world.interrupt(waiting)
-    scene.world.play(scene.world.time + 2.0)
+    scene.simulator.interrupt(waiting)
+    scene.simulator.play(scene.simulator.time + 2.0)
     assert isinstance(waiting.error, Interrupted)
     assert not scene.store.table.entries["0"].holds
     assert not scene.store.table.entries["a"].queue
@@ -426,10 +426,10 @@ def test_a_dropped_write_inside_an_update_lets_readers_in_again() -> None:
         await locks.acquire(None)
 
     waiting = scene.begin(machine, whole())
-    scene.world.play(scene.world.time + 0.5)
+    scene.simulator.play(scene.simulator.time + 0.5)
     assert modes_in_store(scene) == ["exclusive"]
-    scene.world.interrupt(waiting)
-    scene.world.play(scene.world.time + 2.0)
+    scene.simulator.interrupt(waiting)
+    scene.simulator.play(scene.simulator.time + 2.0)
     assert isinstance(waiting.error, Interrupted)
     assert modes_in_store(scene) == ["update"]
     assert not found[0].lost()
@@ -469,7 +469,7 @@ def test_each_of_several_locks_is_released_whatever_fails() -> None:
     with pytest.raises(LeaseLost, match="'b'"):
         scene.do(machine, whole())
     scene.store.refused = ()
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert not any(entry.holds for entry in scene.store.table.entries.values())
     assert TogetherHandle([]).remaining() == 0.0
 
@@ -492,7 +492,7 @@ def test_a_body_on_several_locks_ends_once() -> None:
         assert not leases.lost()
 
     scene.do(machine, whole())
-    scene.world.play(scene.world.time + 1.0)
+    scene.simulator.play(scene.simulator.time + 1.0)
     assert not any(entry.holds for entry in scene.store.table.entries.values())
 
 

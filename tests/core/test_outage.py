@@ -28,7 +28,7 @@ def test_a_claim_that_may_have_arrived_is_released_when_the_store_answers() -> N
     scene.store.silent = ()
     before = len(scene.store.seen)
     scene.begin(machine, handle.release())
-    scene.world.play(scene.world.time + 10.0)
+    scene.simulator.play(scene.simulator.time + 10.0)
     released = [seen.claim.id for seen in scene.store.seen[before:] if isinstance(seen, Release)]
     assert released == [claim.id]
 
@@ -39,14 +39,14 @@ def test_a_refusal_for_another_reason_ends_the_wait(monkeypatch: pytest.MonkeyPa
     machine, service = scene.client()
     scene.store.silent = (Acquire,)
     run = machine.start(mutex_of(service, **PATIENT).acquire(None))
-    scene.world.play(60.0)
+    scene.simulator.play(60.0)
     assert not run.ended
 
     async def deny(*_: object, **__: object) -> None:
         raise not_applied("wrong password", "denied")
 
     monkeypatch.setattr(Refusing, "acquire", deny)
-    scene.world.play(70.0)
+    scene.simulator.play(70.0)
     assert isinstance(run.error, OutcomeUnknown)
     assert "wrong password" in str(run.error)
 
@@ -58,11 +58,11 @@ def test_too_few_connections_of_this_client_are_waited_for_but_no_reason_to_go_o
     waiting = machine.start(mutex_of(service, **PATIENT).acquire(None))
     patience = {"on_outage": "unlocked", "outage_timeout": 5.0}
     other = machine.start(mutex_of(service, "b", **patience).acquire(None))
-    scene.world.play(60.0)
+    scene.simulator.play(60.0)
     assert not waiting.ended
     assert "all connections were busy" in str(other.error)
     scene.store.crowded = False
-    scene.world.play(70.0)
+    scene.simulator.play(70.0)
     assert waiting.result.hold.token > 0
 
 
@@ -77,10 +77,10 @@ def test_a_store_whose_replies_take_longer_than_the_lease_is_waited_for() -> Non
     with pytest.raises(OutcomeUnknown, match="longer than the lease"):
         scene.do(machine, short("a").acquire(None), 30.0)
     waiting = machine.start(short("b", **PATIENT).acquire(None))
-    scene.world.play(scene.world.time + 30.0)
+    scene.simulator.play(scene.simulator.time + 30.0)
     assert not waiting.ended
     scene.store.late = ()
-    scene.world.play(scene.world.time + 5.0)
+    scene.simulator.play(scene.simulator.time + 5.0)
     assert waiting.result.hold.token > 0
 
 
@@ -91,12 +91,12 @@ def test_the_end_of_the_client_ends_the_wait_at_once() -> None:
     waiting = machine.start(mutex_of(service, **PATIENT).acquire(None))
     kinds: list[str] = []
     service.listen(lambda event: kinds.append(event.kind), rare=True)
-    scene.world.play(20.0)
+    scene.simulator.play(20.0)
     assert kinds == ["outage"]
     closing = machine.start(service.close())
-    scene.world.play(20.001)
+    scene.simulator.play(20.001)
     assert isinstance(waiting.error, ClientClosed)
-    scene.world.play(25.0)
+    scene.simulator.play(25.0)
     assert closing.ended
 
 

@@ -12,7 +12,7 @@ from leaselock._core.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.client_core import ClientCore
 
@@ -108,4 +108,4 @@ def test_the_renewer_stops_when_an_extension_replaces_a_lost_renewal() -> None:
         handle.ensure()
 
     scene.do(machine, whole(), 18.0)
-    assert scene.world.steps < 100
+    assert scene.simulator.steps < 100

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_modes import acquired, modes_in_store, written_and_read
 from tests.core.test_service import Refusing, Scene, mutex_of
-from verification.simulation.world import Interrupted, Machine, Run, World
+from verification.simulation.simulator import Interrupted, Machine, Run, Simulator
 
 from leaselock._core import timing
 from leaselock._core.backend import Grant, Renew
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def test_a_loss_that_the_store_reports_is_a_loss_once() -> None:
     scene = Scene()
-    machine = Machine(scene.world, "one")
+    machine = Machine(scene.simulator, "one")
     backend = Refusing(scene.store)
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     lost: list[object] = []
@@ -161,7 +161,7 @@ def test_refused_renewals_are_few_until_the_end_of_the_lease(events: bool, lease
 def test_a_silent_store_does_not_delay_the_report_of_a_loss() -> None:
     """Not even while the renewer waits for the answer to a release."""
     scene = Scene()
-    machine = Machine(scene.world, "one")
+    machine = Machine(scene.simulator, "one")
     backend: Any = Refusing(scene.store)
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     registry = service.contexts[None].registry
@@ -359,7 +359,7 @@ def test_a_downgrade_that_is_refused_is_repeated_after_growing_pauses() -> None:
     assert max(pauses) > 0.1
     assert modes_in_store(scene) == ["exclusive"]
     backend.request = answered
-    scene.world.play(scene.world.time + 2.0)
+    scene.simulator.play(scene.simulator.time + 2.0)
     assert modes_in_store(scene) == ["shared"]
     read.ensure()
 
@@ -417,8 +417,8 @@ def test_a_listener_that_ends_its_process_ends_neither_renewals_nor_reports() ->
     assert heard == [(who, at) for at in times for who in ("one", "other")]
 
 
-class Full(World):
-    """A world where no process can be started while it is full. It keeps the reported errors."""
+class Full(Simulator):
+    """A simulator where no process can be started while it is full. It keeps the reported errors."""
 
     full = False
 
@@ -444,8 +444,8 @@ class Full(World):
 
 
 class FullScene(Scene):
-    world_type: type[World] = Full
-    world: Full
+    simulator_type: type[Simulator] = Full
+    simulator: Full
 
 
 def test_the_renewer_survives_that_no_callback_can_be_started() -> None:
@@ -458,13 +458,13 @@ def test_the_renewer_survives_that_no_callback_can_be_started() -> None:
         kept = acquired(await mutex_of(service, "a", lease=1.0).acquire(None))
         ends = acquired(await mutex_of(service, "b", lease=0.5, renew=False).acquire(None))
         ends.on_lost(called.append, ends, lambda handle: handle)
-        scene.world.full = True
+        scene.simulator.full = True
         await Sleep(machine.now() + 5.0)
         kept.ensure()
         assert ends.lost()
         assert called == []
-        assert [str(error) for error in scene.world.reported] == ["can't start new thread"]
-        scene.world.full = False
+        assert [str(error) for error in scene.simulator.reported] == ["can't start new thread"]
+        scene.simulator.full = False
         await Sleep(machine.now() + 1.1)
         assert called == [ends]
         await kept.release()

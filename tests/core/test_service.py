@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from verification.models.sqlite_model import Model
-from verification.simulation.world import EPOCH, Faults, Machine, Run, World
+from verification.simulation.simulator import EPOCH, Faults, Machine, Run, Simulator
 
 from leaselock._backends.memory.store import MemoryRow, Table
 from leaselock._backends.sqlite.store import CAPABILITIES
@@ -54,9 +54,9 @@ LATE = 0.3
 class Store(Model):
     """A model that refuses, loses or delays the kinds of request that a test names."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(lambda: world.time, lambda: int((EPOCH + world.time) * 1e6))
-        self.after = world.after
+    def __init__(self, simulator: Simulator) -> None:
+        super().__init__(lambda: simulator.time, lambda: int((EPOCH + simulator.time) * 1e6))
+        self.after = simulator.after
         self.refused: tuple[type, ...] = ()
         self.silent: tuple[type, ...] = ()
         self.late: tuple[type, ...] = ()
@@ -114,30 +114,30 @@ class Indexed(Refusing):
 
 
 class Scene:
-    """A world with some machines."""
+    """A simulator with some machines."""
 
-    world_type: type[World] = World
+    simulator_type: type[Simulator] = Simulator
     backend_type: type[Refusing] = Refusing
 
     def __init__(self) -> None:
-        self.world = self.world_type(1, {}, Faults())
-        self.store = Store(self.world)
-        self.world.models = {"store": self.store, "listener": self.store}
+        self.simulator = self.simulator_type(1, {}, Faults())
+        self.store = Store(self.simulator)
+        self.simulator.models = {"store": self.store, "listener": self.store}
 
     def client(self, name: str = "one") -> tuple[Machine, ClientCore]:
-        machine = Machine(self.world, name)
+        machine = Machine(self.simulator, name)
         backend = self.backend_type(self.store)
         service = ClientCore(machine, lambda protocol: backend, label="test", op_timeout=1.0)
         return machine, service
 
     def begin(self, machine: Machine, process: Coroutine[Any, Any, Any]) -> Run:
         run = machine.start(process)
-        self.world.play(self.world.time + 0.5)
+        self.simulator.play(self.simulator.time + 0.5)
         return run
 
     def do(self, machine: Machine, process: Coroutine[Any, Any, Any], seconds: float = 5.0) -> Any:
         run = machine.start(process)
-        self.world.play(self.world.time + seconds)
+        self.simulator.play(self.simulator.time + seconds)
         assert run.ended
         if run.error is not None:
             raise run.error
@@ -182,8 +182,8 @@ def test_an_acquire_goes_on_after_a_freeze_that_its_reply_did_not_survive() -> N
     machine, service = scene.client()
     scene.store.lost_replies = 1
     run = machine.start(mutex_of(service).acquire(None))
-    scene.world.after(0.1, lambda: machine.freeze(10.0))
-    scene.world.play(scene.world.time + 15.0)
+    scene.simulator.after(0.1, lambda: machine.freeze(10.0))
+    scene.simulator.play(scene.simulator.time + 15.0)
     assert run.result is not None
     assert sum(isinstance(request, Acquire) for request in scene.store.seen) == 2
 
@@ -193,8 +193,8 @@ def test_a_freeze_gives_a_silent_store_one_more_request_and_no_other() -> None:
     machine, service = scene.client()
     scene.store.silent = (Acquire,)
     run = machine.start(mutex_of(service).acquire(None))
-    scene.world.after(0.1, lambda: machine.freeze(10.0))
-    scene.world.play(scene.world.time + 15.0)
+    scene.simulator.after(0.1, lambda: machine.freeze(10.0))
+    scene.simulator.play(scene.simulator.time + 15.0)
     assert isinstance(run.error, OutcomeUnknown)
 
 
@@ -213,9 +213,9 @@ def test_a_client_waits_for_a_connection_until_its_timeout() -> None:
     machine, service = scene.client()
     scene.store.crowded = True
     run = scene.begin(machine, mutex_of(service).try_acquire(0.9))
-    scene.world.play(scene.world.time + 0.2)
+    scene.simulator.play(scene.simulator.time + 0.2)
     scene.store.crowded = False
-    scene.world.play(scene.world.time + 0.2)
+    scene.simulator.play(scene.simulator.time + 0.2)
     assert run.ended
     assert run.result is not None
     scene.store.crowded = True
@@ -229,10 +229,10 @@ def test_a_waiter_tolerates_busy_connections_for_one_lease() -> None:
     machine, service = scene.client()
     scene.store.crowded = True
     run = scene.begin(machine, mutex_of(service).acquire(None))
-    scene.world.play(scene.world.time + 2 * service.contexts[None].registry.op_timeout)
+    scene.simulator.play(scene.simulator.time + 2 * service.contexts[None].registry.op_timeout)
     assert not run.ended
     scene.store.crowded = False
-    scene.world.play(scene.world.time + 2.0)
+    scene.simulator.play(scene.simulator.time + 2.0)
     assert run.result is not None
 
 
@@ -242,11 +242,11 @@ def test_a_refusal_does_not_resolve_an_earlier_request_without_a_reply() -> None
     scene.store.lost_replies = 1
     run = scene.begin(machine, mutex_of(service).acquire(None))
     scene.store.refused = (Acquire, Release)
-    scene.world.play(scene.world.time + 2.0)
+    scene.simulator.play(scene.simulator.time + 2.0)
     assert isinstance(run.error, OutcomeUnknown)
     assert service.contexts[None].registry.pending_releases
     scene.store.refused = ()
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert not scene.store.table.entries["a"].holds
 
 
@@ -262,11 +262,11 @@ def test_a_release_refused_after_a_lost_reply_loses_the_lease_and_is_repeated() 
 
     run = scene.begin(machine, whole())
     scene.store.refused = (Release,)
-    scene.world.play(scene.world.time + 2.0)
+    scene.simulator.play(scene.simulator.time + 2.0)
     assert isinstance(run.error, LeaseLost)
     assert isinstance(run.error.__cause__, OutcomeUnknown)
     scene.store.silent = scene.store.refused = ()
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert not scene.store.table.entries["a"].holds
 
 
@@ -284,17 +284,17 @@ def test_a_refused_release_is_repeated_later() -> None:
         scene.do(machine, whole())
     assert isinstance(raised.value.__cause__, NotApplied)
     scene.store.refused = ()
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert not scene.store.table.entries["a"].holds
 
 
 def test_a_grant_that_is_always_late_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     machine, service = scene.client()
-    monkeypatch.setattr(World, "delay", lambda world, faults: 0.1)
+    monkeypatch.setattr(Simulator, "delay", lambda simulator, faults: 0.1)
     with pytest.raises(OutcomeUnknown, match="take longer than the lease"):
         scene.do(machine, mutex_of(service, lease=0.05).acquire(None), 60.0)
-    scene.world.play(scene.world.time + 10.0)
+    scene.simulator.play(scene.simulator.time + 10.0)
     assert not scene.store.table.entries["a"].holds
 
 
@@ -305,11 +305,11 @@ def test_a_waiter_that_cannot_release_its_claim_releases_it_later() -> None:
     scene.do(one, mutex_of(first).acquire(None))
     run = scene.begin(two, mutex_of(second).try_acquire(1.0))
     scene.store.silent = (Release,)
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert run.ended
     assert run.result is None
     scene.store.silent = ()
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert not scene.store.table.entries["a"].queue
 
 
@@ -384,7 +384,7 @@ def test_a_release_without_a_reply_is_repeated_then_left_to_the_renewer() -> Non
     assert isinstance(raised.value.__cause__, OutcomeUnknown)
     assert service.contexts[None].registry.pending_releases
     scene.store.silent = ()
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert not scene.store.table.entries["a"].holds
 
 
@@ -674,7 +674,7 @@ def test_a_waiter_tolerates_an_unreachable_store() -> None:
     handle = scene.do(one, mutex_of(first).acquire(None))
     waiting = scene.begin(two, mutex_of(second).acquire(None))
     scene.store.refused = (Acquire,)
-    scene.world.play(scene.world.time + 20.0)
+    scene.simulator.play(scene.simulator.time + 20.0)
     assert not waiting.ended
     scene.store.refused = ()
     scene.do(one, handle.release())
@@ -688,7 +688,7 @@ def test_a_waiter_tolerates_an_unreachable_store_for_one_lease_only() -> None:
     scene.do(one, mutex_of(first).acquire(None))
     waiting = scene.begin(two, mutex_of(second, lease=10.0).acquire(None))
     scene.store.refused = (Acquire,)
-    scene.world.play(scene.world.time + 25.0)
+    scene.simulator.play(scene.simulator.time + 25.0)
     assert isinstance(waiting.error, OutcomeUnknown)
 
 
@@ -699,7 +699,7 @@ def test_a_client_can_be_closed_while_its_waiter_tolerates_an_outage() -> None:
     scene.do(one, mutex_of(first).acquire(None))
     waiting = scene.begin(two, mutex_of(second).acquire(None))
     scene.store.refused = (Acquire,)
-    scene.world.play(scene.world.time + 8.0)
+    scene.simulator.play(scene.simulator.time + 8.0)
     scene.do(two, second.close())
     assert isinstance(waiting.error, ClientClosed)
 
@@ -719,7 +719,7 @@ def test_closing_repeats_a_failed_release() -> None:
     scene.store.refused = (Release,)
     closing = scene.begin(machine, service.close())
     scene.store.refused = ()
-    scene.world.play(scene.world.time + 3.0)
+    scene.simulator.play(scene.simulator.time + 3.0)
     assert closing.ended
     assert handle.lost()
     assert not scene.store.table.entries["a"].holds
@@ -773,14 +773,14 @@ def test_closing_waits_for_a_request_that_is_about_to_be_sent() -> None:
     with pytest.raises(ClientClosed):
         _ = acquiring.send(None)
     spawn.operation.close()
-    scene.world.play(scene.world.time + 0.1)
+    scene.simulator.play(scene.simulator.time + 0.1)
     assert closing.ended
     assert not [request for request in scene.store.seen if isinstance(request, Acquire)]
 
 
 def service_of_two(scene: Scene) -> tuple[Machine, ClientCore]:
     """Two protocols on one store, whose locks are visible to each other."""
-    machine = Machine(scene.world, "one")
+    machine = Machine(scene.simulator, "one")
     return machine, ClientCore(
         machine, lambda protocol: Refusing(scene.store), label=None, op_timeout=1.0
     )
@@ -808,7 +808,7 @@ def test_a_lock_of_another_protocol_does_not_nest() -> None:
 def test_two_concurrent_threads_share_one_context() -> None:
     """A second context would not be closed, and a forked child would not reset it."""
     scene = Scene()
-    machine = Machine(scene.world, "one")
+    machine = Machine(scene.simulator, "one")
 
     others: list[Any] = []
 
@@ -863,7 +863,7 @@ def test_the_lock_of_a_stopped_holder_passes_on_when_its_lease_ends() -> None:
     scene.begin(one, held.release())
     assert holder.ended
     two.freeze(600.0)
-    scene.world.play(scene.world.time + 1.5)
+    scene.simulator.play(scene.simulator.time + 1.5)
     assert waiter.ended
 
 

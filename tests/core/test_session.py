@@ -14,7 +14,7 @@ from leaselock._core.pending_releases import REPORT_TIME
 from leaselock.errors import LeaseLost, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.backend import Claim
     from leaselock._core.client_core import ClientCore
@@ -88,8 +88,8 @@ def test_a_waiter_has_the_time_of_a_session_and_of_an_answer(away: float, grante
     waits = len([r for r in scene.store.seen if isinstance(r, Acquire)])
     scene.store.silent = (Acquire,)
     while len([r for r in scene.store.seen if isinstance(r, Acquire)]) == waits:
-        scene.world.play(scene.world.time + 0.01)
-    scene.world.play(scene.world.time + away * (SESSION + service.op_timeout))
+        scene.simulator.play(scene.simulator.time + 0.01)
+    scene.simulator.play(scene.simulator.time + away * (SESSION + service.op_timeout))
     scene.store.silent = ()
     scene.do(holder, lease.release())
     assert (run.result is not None) == granted
@@ -114,12 +114,12 @@ def test_the_release_of_a_session_hold_is_repeated_without_limit() -> None:
     scene, machine, service = _scene()
     scene.store.silent = (Acquire, Release)
     waiting = scene.begin(machine, mutex_of(service, lease=1.0).try_acquire(0.2))
-    scene.world.play(60.0)
+    scene.simulator.play(60.0)
     assert waiting.ended
     (release_later,) = service.contexts[None].registry.pending_releases
     assert release_later.until == FOREVER
     scene.store.silent = ()
-    scene.world.play(65.0)
+    scene.simulator.play(65.0)
     assert not service.contexts[None].registry.pending_releases
 
 

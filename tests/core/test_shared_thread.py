@@ -15,7 +15,7 @@ from leaselock.errors import WouldDeadlock
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from verification.simulation.world import Machine, Run
+    from verification.simulation.simulator import Machine, Run
 
     from leaselock._core.client_core import ClientCore
 
@@ -49,7 +49,7 @@ class Loop:
 
     def pass_time(self, seconds: float) -> None:
         """Let everything run."""
-        self.scene.world.play(self.scene.world.time + seconds)
+        self.scene.simulator.play(self.scene.simulator.time + seconds)
 
 
 async def take(service: ClientCore, mode: str, seconds: float = 0.0, **options: Any) -> None:

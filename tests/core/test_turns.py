@@ -14,7 +14,7 @@ from leaselock._core.local_handoff import SharedLease, start_observer
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.local_handoff import LocalHandoff
 
@@ -143,10 +143,10 @@ def test_the_release_of_a_cached_lease_is_repeated_for_a_limited_time() -> None:
         await handle.release()
 
     scene.do(machine, one())
-    scene.world.play(30.0)
+    scene.simulator.play(30.0)
     tried = asked(scene.store, Release)
     assert tried > 1
-    scene.world.play(60.0)
+    scene.simulator.play(60.0)
     assert asked(scene.store, Release) == tried
 
 
@@ -168,6 +168,6 @@ def test_a_lease_taken_out_of_the_queue_is_released_later_if_not_now(timeout: fl
     layer: Any = service.contexts[None].registry.backend
     assert scene.store.table.entries["a"].holds
     scene.store.refused = ()
-    scene.world.play(scene.world.time + 5.0)
+    scene.simulator.play(scene.simulator.time + 5.0)
     assert not scene.store.table.entries["a"].holds
     assert (layer.waiters, layer.queues) == ({}, {})

@@ -16,7 +16,7 @@ from leaselock._core.watching import LONGEST_INTERVAL, TOLERATED_SILENCE, or_sto
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.backend import Backend
     from leaselock._core.client_core import ClientCore
@@ -67,7 +67,7 @@ def holders(scene: Scene, machine: Machine, watcher: Watcher, seen: list[Any]) -
 
     async def follow() -> None:
         while (change := await watcher.next()) is not None:
-            seen.append((scene.world.time, change.holder and change.holder.host))
+            seen.append((scene.simulator.time, change.holder and change.holder.host))
 
     machine.start(follow(), "watcher")
 
@@ -92,11 +92,11 @@ def test_changes_are_reported_until_the_client_is_closed(
         registry.backend = instead(registry.backend)
     seen: list[Any] = []
     holders(scene, machine, mutex_of(core).watch(), seen)
-    scene.world.play(3.0)
+    scene.simulator.play(3.0)
     hold_for(scene, *scene.client("one"), 2.0)
-    scene.world.play(3.5)
+    scene.simulator.play(3.5)
     hold_for(scene, *scene.client("two"), 2.0)
-    scene.world.play(12.0)
+    scene.simulator.play(12.0)
     assert [host for _, host in seen] == [None, "one", "two", None]
     late = 0.1 if notified else LONGEST_INTERVAL + 0.1
     assert notified == (len(scene.store.table.entries["a"].watchers) == 1)
@@ -113,11 +113,11 @@ def test_handoffs_within_the_client_are_reported_without_polling(scene: Scene) -
     machine.start(report_tokens(mutex.watch(), tokens), "watcher")
     others: list[Any] = []
     holders(scene, machine, mutex.watch(), others)
-    scene.world.play(10.0)
+    scene.simulator.play(10.0)
     asked = len(scene.store.seen)
     assert asked < 9, "a watcher that waits sends nothing"
     held = [machine.start(hold(machine, mutex)) for _ in range(3)]
-    scene.world.play(11.0)
+    scene.simulator.play(11.0)
     assert all(run.ended for run in held)
     assert tokens == list(range(tokens[0], tokens[0] + 3))
     assert len(others) == 5, "free, three holders, free"
@@ -157,7 +157,7 @@ def test_a_waiter_that_takes_the_lease_late_is_reported(scene: Scene) -> None:
         await layer.release(second, tombstone=False, until=until)
 
     machine.start(short_holds())
-    scene.world.play(0.05)
+    scene.simulator.play(0.05)
     assert layer.queues["a"].lease is not None
     assert layer.queues["a"].lease.holder is None
 
@@ -165,7 +165,7 @@ def test_a_waiter_that_takes_the_lease_late_is_reported(scene: Scene) -> None:
         return await layer.acquire(third, wait=True, until=until)
 
     run = machine.start(take())
-    scene.world.play(0.09)
+    scene.simulator.play(0.09)
     assert tokens[-1] == run.result.token
 
 
@@ -175,7 +175,7 @@ def test_a_cached_lease_is_reported_when_it_is_taken_again(scene: Scene) -> None
     watcher = mutex.watch()
     scene.do(machine, hold(machine, mutex), 1.0)
     holders(scene, machine, watcher, found)
-    scene.world.play(10.0)
+    scene.simulator.play(10.0)
     looks = [request for request in scene.store.seen if isinstance(request, (Watch, Inspect))]
     scene.do(machine, hold(machine, mutex), 1.0)
     after = [request for request in scene.store.seen if isinstance(request, (Watch, Inspect))]
@@ -191,7 +191,7 @@ def test_the_end_of_a_lease_is_seen_without_a_notification(scene: Scene) -> None
     seen: list[Any] = []
     holders(scene, machine, mutex_of(core).watch(), seen)
     scene.do(other, handle.detach())
-    scene.world.play(30.0)
+    scene.simulator.play(30.0)
     assert [host for _, host in seen] == ["one", None]
     assert 20.0 <= seen[1][0] <= 20.1
 
@@ -199,7 +199,7 @@ def test_the_end_of_a_lease_is_seen_without_a_notification(scene: Scene) -> None
 def test_the_watcher_of_a_dead_client_is_forgotten(scene: Scene) -> None:
     machine, core = scene.client("watcher")
     holders(scene, machine, mutex_of(core).watch(), [])
-    scene.world.play(1.0)
+    scene.simulator.play(1.0)
     machine.crash()
     other, theirs = scene.client("one")
     entry = scene.store.table.entries["a"]
@@ -212,7 +212,7 @@ def test_a_watcher_that_does_not_look_again_is_forgotten(scene: Scene) -> None:
     machine, core = scene.client("watcher")
     scene.do(machine, mutex_of(core).watch().next())
     other, theirs = scene.client("one")
-    scene.world.play(WATCH_LASTS + 6.0)
+    scene.simulator.play(WATCH_LASTS + 6.0)
     scene.do(other, mutex_of(theirs).acquire(None))
     assert not scene.store.table.entries["a"].watchers
 
@@ -229,10 +229,10 @@ def test_a_silent_store_is_tolerated_for_a_while(scene: Scene) -> None:
     watcher = mutex_of(core).watch()
     scene.do(machine, watcher.next())
     scene.store.silent = (Watch,)
-    run, began = machine.start(watcher.next()), scene.world.time
-    scene.world.play(began + TOLERATED_SILENCE - 1.0)
+    run, began = machine.start(watcher.next()), scene.simulator.time
+    scene.simulator.play(began + TOLERATED_SILENCE - 1.0)
     assert not run.ended
-    scene.world.play(began + TOLERATED_SILENCE + 2.0)
+    scene.simulator.play(began + TOLERATED_SILENCE + 2.0)
     assert isinstance(run.error, StoreError)
 
 
@@ -247,11 +247,11 @@ def test_a_store_that_refuses_connections_is_tolerated_as_a_silent_one(scene: Sc
     backend.refuses = False
     scene.do(machine, watcher.next())
     backend.refuses = True
-    run, began = machine.start(watcher.next()), scene.world.time
-    scene.world.play(began + TOLERATED_SILENCE / 2)
+    run, began = machine.start(watcher.next()), scene.simulator.time
+    scene.simulator.play(began + TOLERATED_SILENCE / 2)
     backend.refuses = False
     hold_for(scene, *scene.client("one"), 10.0)
-    scene.world.play(began + TOLERATED_SILENCE / 2 + 2.0)
+    scene.simulator.play(began + TOLERATED_SILENCE / 2 + 2.0)
     assert run.result.holder.host == "one"
 
 
@@ -260,7 +260,7 @@ def test_a_look_that_fails_because_the_client_closes_ends_the_iteration(scene: S
     watcher = mutex_of(core).watch()
     scene.store.silent = (Watch,)
     run = machine.start(watcher.next())
-    scene.world.play(0.1)
+    scene.simulator.play(0.1)
     scene.do(machine, core.close(), 10.0)
     assert run.ended
     assert (run.error, run.result) == (None, None)

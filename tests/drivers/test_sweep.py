@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from verification.models.sqlite_model import Model
-from verification.simulation.world import Faults, Machine, Run, World
+from verification.simulation.simulator import Faults, Machine, Run, Simulator
 
 from leaselock._backends import open_store
 from leaselock._backends.memory.store import MemoryRow
@@ -212,13 +212,13 @@ class Scene:
     """Two simulated machines; the first is interrupted at its k-th step."""
 
     def __init__(self) -> None:
-        self.world = World(1, {}, Faults())
-        self.model = Model(lambda: self.world.time, lambda: int(self.world.time * 1e6) + 1)
-        self.world.models = {"store": self.model, "listener": self.model}
+        self.simulator = Simulator(1, {}, Faults())
+        self.model = Model(lambda: self.simulator.time, lambda: int(self.simulator.time * 1e6) + 1)
+        self.simulator.models = {"store": self.model, "listener": self.model}
         self.run: Run | None = None
 
     def service(self, name: str) -> tuple[Machine, ClientCore]:
-        machine = Machine(self.world, name)
+        machine = Machine(self.simulator, name)
         return machine, ClientCore(
             machine,
             lambda protocol: NodeQueue(CAPABILITIES, "store", "listener"),
@@ -228,7 +228,7 @@ class Scene:
 
     def do(self, machine: Machine, process: Coroutine[Any, Any, Any]) -> Any:
         run = machine.start(process)
-        self.world.play(self.world.time + 3.0)
+        self.simulator.play(self.simulator.time + 3.0)
         assert run.ended
         return run.result
 
@@ -265,11 +265,11 @@ def strike_simulated(operation: str, strike: int, how: str) -> bool:
         nonlocal struck
         if not struck and not run.ended and run.turn >= base + strike - 1:
             struck = True
-            scene.world.interrupt(run) if how == "interrupt" else machine.crash()
+            scene.simulator.interrupt(run) if how == "interrupt" else machine.crash()
 
-    scene.world.check = check
-    scene.world.play(scene.world.time + 5.0)
-    scene.world.check = lambda: None
+    scene.simulator.check = check
+    scene.simulator.play(scene.simulator.time + 5.0)
+    scene.simulator.check = lambda: None
     if taken is not None:
         assert taken.hold.is_valid(other.now()), "what was another's was released"
         scene.do(other, taken.release())

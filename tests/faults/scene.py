@@ -104,24 +104,24 @@ class Scene:
 
 
 def play(
-    server: Redis, colour: str, folder: Path, story: Callable[[Scene], Coroutine[Any, Any, None]]
+    server: Redis, colour: str, folder: Path, scenario: Callable[[Scene], Coroutine[Any, Any, None]]
 ) -> None:
-    """Run a story with threads or asyncio, on an empty server, through a private proxy."""
+    """Run a scenario with threads or asyncio, on an empty server, through a private proxy."""
     server.ask("FLUSHALL")
     with Proxy(server.port) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}/0"
         harness = HARNESSES[colour](STORE, url, folder)
-        harness.run(harness.run_and_close(_play(server, proxy, harness, story)))
+        harness.run(harness.run_and_close(_play(server, proxy, harness, scenario)))
 
 
 async def _play(
     server: Redis,
     proxy: Proxy,
     harness: Harness,
-    story: Callable[[Scene], Coroutine[Any, Any, None]],
+    scenario: Callable[[Scene], Coroutine[Any, Any, None]],
 ) -> None:
     scene = Scene(server, proxy, harness)
     await scene.warm()
-    await story(scene)
+    await scenario(scene)
     await scene.late()
     await scene.empty()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from testkit.servers.redis import Redis
 
-    Story = Callable[[Scene, str], Coroutine[Any, Any, None]]
+    Scenario = Callable[[Scene, str], Coroutine[Any, Any, None]]
 
 COLOURS = ("threads", "asyncio")
 SHORT = 1.2
@@ -213,30 +213,30 @@ async def take_permits(scene: Scene, action: str) -> None:
     await lease.release()
 
 
-STORIES: list[Story] = [
+SCENARIOS: list[Scenario] = [
     *(acquire, try_once, extend, renew, release, release_to_a_waiter),
     *(break_one_grant, locks, wait),
 ]
-MODES: list[Story] = [read, upgrade, downgrade, take_permits]
+MODES: list[Scenario] = [read, upgrade, downgrade, take_permits]
 
 
 # Two of three, by turns, are in the second tier. The simulation plays all on the same text.
 FAULTS = [
     pytest.param(
-        story,
+        scenario,
         action,
-        marks=pytest.mark.variant if (n + m) % 3 or story in MODES else (),
-        id=f"{story.__name__}-{action}",
+        marks=pytest.mark.variant if (n + m) % 3 or scenario in MODES else (),
+        id=f"{scenario.__name__}-{action}",
     )
-    for n, story in enumerate([*STORIES, *MODES])
+    for n, scenario in enumerate([*SCENARIOS, *MODES])
     for m, action in enumerate(ACTIONS)
 ]
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-@pytest.mark.parametrize(("story", "action"), FAULTS)
-def test_fault(story: Story, action: str, colour: str, server: Redis, tmp_path: Path) -> None:
-    play(server, colour, tmp_path, lambda scene: story(scene, action))
+@pytest.mark.parametrize(("scenario", "action"), FAULTS)
+def test_fault(scenario: Scenario, action: str, colour: str, server: Redis, tmp_path: Path) -> None:
+    play(server, colour, tmp_path, lambda scene: scenario(scene, action))
 
 
 async def nested(scene: Scene) -> None:

@@ -112,7 +112,7 @@ def test_in_asyncio_a_subscription_that_ends_twice_shifts_no_reply(cluster: Clus
     settings, until = settings_of(cluster.url), now() + TIMEOUT
     slot = cluster.slot(CHANNELS[0])
 
-    async def story() -> list[Any]:
+    async def scenario() -> list[Any]:
         address = Address(HOST, cluster.owner(slot).port)
         connection = MultiplexedConnection(settings, address, now, nothing)
         await connection.call(Connect(), until)
@@ -128,7 +128,7 @@ def test_in_asyncio_a_subscription_that_ends_twice_shifts_no_reply(cluster: Clus
         await asyncio.sleep(0)
         return [*replies]
 
-    for word, reply in zip(WORDS, asyncio.run(story()), strict=True):
+    for word, reply in zip(WORDS, asyncio.run(scenario()), strict=True):
         assert isinstance(reply, leaselock.OutcomeUnknown) or reply == [[word.encode(), 0]]
 
 

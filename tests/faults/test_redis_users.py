@@ -54,7 +54,7 @@ def test_a_user_with_these_rights_can_do_everything(
 ) -> None:
     harness = harness_of(colour, guarded, tmp_path, "locks")
 
-    async def story() -> None:
+    async def scenario() -> None:
         lock = harness.lock("orders:5")
         for _ in range(3):
             lease = await harness.must_acquire(lock)
@@ -65,7 +65,7 @@ def test_a_user_with_these_rights_can_do_everything(
             await lease.release()
             assert await waiter.join() > lease.token
 
-    harness.run(harness.run_and_close(story()))
+    harness.run(harness.run_and_close(scenario()))
 
 
 async def taken(harness: Harness) -> int:
@@ -87,7 +87,7 @@ def test_without_channels_a_wait_is_refused_and_replies_are_not_mixed_up(
 ) -> None:
     harness = harness_of(colour, guarded, tmp_path, "mute")
 
-    async def story() -> None:
+    async def scenario() -> None:
         other = harness.connect(guarded.url)
         harness.clients.append(other)
         held = await harness.must_acquire(other.lock("orders:5"))
@@ -101,7 +101,7 @@ def test_without_channels_a_wait_is_refused_and_replies_are_not_mixed_up(
             assert holder.token == held.token
         await held.release()
 
-    harness.run(harness.run_and_close(story()))
+    harness.run(harness.run_and_close(scenario()))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -110,7 +110,7 @@ def test_a_refused_subscription_affects_no_other_reply(
 ) -> None:
     harness = harness_of(colour, guarded, tmp_path, "mute")
 
-    async def story() -> None:
+    async def scenario() -> None:
         other = harness.connect(guarded.url)
         harness.clients.append(other)
         held = await harness.must_acquire(other.lock("orders:held"))
@@ -126,7 +126,7 @@ def test_a_refused_subscription_affects_no_other_reply(
             assert [await one.join() for one in busy] == [None] * 5
         await held.release()
 
-    harness.run(harness.run_and_close(story()))
+    harness.run(harness.run_and_close(scenario()))
 
 
 async def in_and_out(harness: Harness, other: Client, name: str) -> None:
@@ -149,12 +149,12 @@ def test_without_pexpire_no_lock_without_expiry_is_made(
     """A refused request changes nothing (hazards A11, D14)."""
     harness = harness_of(colour, guarded, tmp_path, "endless")
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(NotApplied, match="permission denied"):
             await harness.lock("orders:5").acquire(timeout=0)
         assert guarded.ask("EXISTS", "lock:orders:5") == 0
 
-    harness.run(harness.run_and_close(story()))
+    harness.run(harness.run_and_close(scenario()))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -163,12 +163,12 @@ def test_a_lock_outside_of_the_users_keys_is_refused(
 ) -> None:
     harness = harness_of(colour, guarded, tmp_path, "locks")
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert "permission" in await refusal(harness.lock("others:5").try_acquire())
         lease = await harness.must_acquire(harness.lock("orders:5"))
         await lease.release()
 
-    harness.run(harness.run_and_close(story()))
+    harness.run(harness.run_and_close(scenario()))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -178,10 +178,10 @@ def test_a_refused_login_does_not_reveal_the_password(
 ) -> None:
     harness = HARNESSES[colour](STORE, url_of(guarded, user, password), tmp_path)
 
-    async def story() -> None:
+    async def scenario() -> None:
         message = await refusal(harness.lock("orders:5").try_acquire(timeout=1))
         assert "permission" in message
         assert password not in message
         assert password not in repr(harness.first)
 
-    harness.run(harness.run_and_close(story()))
+    harness.run(harness.run_and_close(scenario()))

@@ -11,14 +11,14 @@ from functools import cache
 import pytest
 from verification.models import redis_server
 from verification.models.redis_lua import Interpreter
-from verification.simulation.stories import play
+from verification.simulation.scenarios import play
 
-STORIES = ("redis", "redis modes", "periods redis", "redlock")
+SCENARIOS = ("redis", "redis modes", "periods redis", "redlock")
 SEEDS = 6
 LUA_5_4 = cache(lambda: Interpreter("54"))
 
 
-@pytest.mark.parametrize("kind", STORIES)
+@pytest.mark.parametrize("kind", SCENARIOS)
 def test_scripts_do_the_same_on_both_versions(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = [play(kind, seed, traced=True) for seed in range(SEEDS)]
     monkeypatch.setattr(redis_server, "interpreter", LUA_5_4)

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from verification.simulation import story
+from verification.simulation import scenario
 from verification.simulation.plant import NAMED, Bug
-from verification.simulation.stories import KINDS, play
-from verification.simulation.story import CRASH, LONG_ONES, Story
+from verification.simulation.scenario import CRASH, LONG_ONES, Scenario
+from verification.simulation.scenarios import KINDS, play
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from verification.simulation.story import Outcome
+    from verification.simulation.scenario import Outcome
 
 FOLDER = Path(__file__).parent / "planted"
 FOUND = Path(__file__).parent / "found.tsv"
@@ -36,7 +36,7 @@ NEAR = 50
 # How many seeds are tried to find a new one, and how many finds a count ends with.
 FAR = 8000
 FINDS = 3
-# One story in NEVER is calm.
+# One scenario in NEVER is calm.
 NEVER = 10**9
 
 
@@ -78,11 +78,11 @@ BUGS = [NAMED[name] for name in sorted(NAMED)]
 
 
 def strengthen(faults: Mapping[str, float], patch: pytest.MonkeyPatch) -> None:
-    """Have these faults in all stories."""
+    """Have these faults in all scenarios."""
     if faults:
-        drawn = Story._faults
-        patch.setattr(story, "CALM", NEVER)
-        patch.setattr(Story, "_faults", lambda self: drawn(self)._replace(**faults))
+        drawn = Scenario._faults
+        patch.setattr(scenario, "CALM", NEVER)
+        patch.setattr(Scenario, "_faults", lambda self: drawn(self)._replace(**faults))
 
 
 def play_planted(bug: Bug, seed: int) -> Outcome:
@@ -131,7 +131,10 @@ def table() -> str:
         f"| {found[bug.name].seeds_per_find:.3g} |"
         for bug in BUGS
     ]
-    head = ["| bug | story | what is wrong | violates | seeds per find |", "|---|---|---|---|--:|"]
+    head = [
+        "| bug | scenario | what is wrong | violates | seeds per find |",
+        "|---|---|---|---|--:|",
+    ]
     return "\n".join([*head, *rows, ""])
 
 

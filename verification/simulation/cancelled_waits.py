@@ -1,23 +1,23 @@
-"""Stories in which `cancel` ends single waits while others of the same client go on."""
+"""Scenarios in which `cancel` ends single waits while others of the same client go on."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from verification.simulation.judge import Violation
-from verification.simulation.local_handoff import HandoffStory
-from verification.simulation.redis import RedisStory
-from verification.simulation.redlock import RedlockStory
-from verification.simulation.sql import SessionsStory, SqlStory
-from verification.simulation.story import HEAL, Story
+from verification.simulation.local_handoff import HandoffScenario
+from verification.simulation.redis import RedisScenario
+from verification.simulation.redlock import RedlockScenario
+from verification.simulation.scenario import HEAL, Scenario
+from verification.simulation.sql import SessionsScenario, SqlScenario
 from verification.simulation.user import User
-from verification.simulation.zoo import ZooStory
+from verification.simulation.zoo import ZooScenario
 
 from leaselock.errors import AcquireCancelled
 
 if TYPE_CHECKING:
-    from verification.simulation.story import Outcome
-    from verification.simulation.world import Machine, Run
+    from verification.simulation.scenario import Outcome
+    from verification.simulation.simulator import Machine, Run
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.mutex import Mutex
@@ -32,23 +32,23 @@ MOST_STEPS = 200
 class Cancelled(User):
     """A user whose waits may be cancelled."""
 
-    story: CancelledWaits
+    scenario: CancelledWaits
 
     def _mutex(self) -> Mutex:
         mutex = super()._mutex()
-        self.story.mutexes.setdefault(self.machine, []).append(mutex)
+        self.scenario.mutexes.setdefault(self.machine, []).append(mutex)
         return mutex
 
     async def _once(self) -> None:
         try:
             await super()._once()
         except AcquireCancelled:
-            if not self.story.cancelled:
+            if not self.scenario.cancelled:
                 raise Violation("answer", "a wait was cancelled by nobody") from None
 
 
-class CancelledWaits(Story):
-    """The story of a store, with more users of each client."""
+class CancelledWaits(Scenario):
+    """The scenario of a store, with more users of each client."""
 
     users: tuple[int, ...] = (2, 3, 4)
 
@@ -63,42 +63,42 @@ class CancelledWaits(Story):
         return Cancelled(self, machine, service)
 
     def run(self) -> Outcome:
-        """Play the story."""
-        self.world.after(1.0, self._cancel_one)
-        self.world.after(1.0, self._count_steps)
+        """Play the scenario."""
+        self.simulator.after(1.0, self._cancel_one)
+        self.simulator.after(1.0, self._count_steps)
         return super().run()
 
     def _cancel_one(self) -> None:
-        world = self.world
-        if world.time >= HEAL:
+        simulator = self.simulator
+        if simulator.time >= HEAL:
             return
-        world.after(world.chance.expovariate(1.0 / BETWEEN), self._cancel_one)
+        simulator.after(simulator.chance.expovariate(1.0 / BETWEEN), self._cancel_one)
         waiting = [
             (machine, mutex)
             for machine, mutexes in self.mutexes.items()
-            if machine.alive and machine.frozen_until <= world.time
+            if machine.alive and machine.frozen_until <= simulator.time
             for mutex in mutexes
             if mutex.waiting
         ]
         if not waiting:
             return
-        machine, mutex = world.chance.choice(waiting)
+        machine, mutex = simulator.chance.choice(waiting)
         waits = set(mutex.waiting)
         count = mutex.cancel()
         self.cancelled += count
-        world.moves += 1
-        world.note(machine, f"cancels {count} waits for {mutex.name}")
+        simulator.moves += 1
+        simulator.note(machine, f"cancels {count} waits for {mutex.name}")
 
         def ended() -> None:
             if machine.alive and waits & mutex.waiting:
                 raise Violation("answer", f"a cancelled wait of {machine.name} goes on")
 
         if self.calm:
-            world.after(SOON, ended)
+            simulator.after(SOON, ended)
 
     def _count_steps(self) -> None:
         """No process asks again and again."""
-        self.world.after(1.0, self._count_steps)
+        self.simulator.after(1.0, self._count_steps)
         before, self.turns = self.turns, {}
         for machine in self.judge.machines.values():
             for run in machine.runs:
@@ -107,27 +107,27 @@ class CancelledWaits(Story):
                     raise Violation("spin", f"{machine.name} {run.name} asks again and again")
 
 
-class CancelledRedis(CancelledWaits, RedisStory):
+class CancelledRedis(CancelledWaits, RedisScenario):
     """On Redis."""
 
 
-class CancelledRedlock(CancelledWaits, RedlockStory):
+class CancelledRedlock(CancelledWaits, RedlockScenario):
     """On several masters."""
 
 
-class CancelledZoo(CancelledWaits, ZooStory):
+class CancelledZoo(CancelledWaits, ZooScenario):
     """On ZooKeeper."""
 
 
-class CancelledSql(CancelledWaits, SqlStory):
+class CancelledSql(CancelledWaits, SqlScenario):
     """On PostgreSQL, by leases."""
 
 
-class CancelledSessions(CancelledWaits, SessionsStory):
+class CancelledSessions(CancelledWaits, SessionsScenario):
     """On PostgreSQL, by sessions."""
 
 
-class CancelledHandoff(CancelledWaits, HandoffStory):
+class CancelledHandoff(CancelledWaits, HandoffScenario):
     """With local hand-off."""
 
-    users = HandoffStory.users
+    users = HandoffScenario.users

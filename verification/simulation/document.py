@@ -1,4 +1,4 @@
-"""Stories on a store that compares and sets one value.
+"""Scenarios on a store that compares and sets one value.
 
 The store reports changes or not, returns the present document with a conflict or not, and tells its
 time or not. The clocks of the machines have different rates, and that of the store is wrong by less
@@ -24,9 +24,9 @@ from verification.simulation.modes import (
     ModesPlay,
     PersistentUser,
 )
-from verification.simulation.story import HEAL, Story
+from verification.simulation.scenario import HEAL, Scenario
+from verification.simulation.simulator import EPOCH, Faults, Machine, Simulator
 from verification.simulation.user import User
-from verification.simulation.world import EPOCH, Faults, Machine, World
 
 from leaselock._backends.document.adapter import (
     Changed,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 # servers the clocks of the others are; `Traits.clock_uncertainty` is more than that and a second.
 RATE, APART = 0.0004, 0.9
 TRAITS = Traits(soonest_poll=0.003)
-# In calm stories, for how long a lock may be idle while others wait that poll.
+# In calm scenarios, for how long a lock may be idle while others wait that poll.
 POLLED_STALL = 2.5
 # By how many seconds a period may be longer than it is: drift, margins and the way to the store.
 LENGTHENED = 0.06
@@ -67,8 +67,8 @@ RETURNS, RETURN_MEAN = 0.5, 1.0
 class Documents:
     """The store. A conflict returns the *current* document, or does not."""
 
-    def __init__(self, world: World, current: bool, clock: bool) -> None:
-        self.world, self.current, self.clock = world, current, clock
+    def __init__(self, simulator: Simulator, current: bool, clock: bool) -> None:
+        self.simulator, self.current, self.clock = simulator, current, clock
         self.documents: dict[str, tuple[bytes, int]] = {}
         self.parsed: dict[str, dict[str, Any]] = {}
         self.changes = 0
@@ -81,7 +81,7 @@ class Documents:
         """What one of the servers says, in whole seconds as HTTP has it."""
         if not self.clock:
             return None
-        return float(int(EPOCH + self.world.time + self.world.chance.uniform(0.0, APART)))
+        return float(int(EPOCH + self.simulator.time + self.simulator.chance.uniform(0.0, APART)))
 
     def found(self, name: str) -> Found:
         """What there is."""
@@ -160,7 +160,7 @@ class Listening:
     """
 
     def __init__(self, store: Documents) -> None:
-        self.store, self.world = store, store.world
+        self.store, self.simulator = store, store.simulator
 
     def handle(
         self,
@@ -170,7 +170,7 @@ class Listening:
         reply: Callable[[object], None],
     ) -> None:
         """Wait for changes."""
-        world, request = self.world, call.request
+        simulator, request = self.simulator, call.request
         assert isinstance(request, Changes)
         done = found = False
 
@@ -193,15 +193,15 @@ class Listening:
             if changes and not (found or done):
                 found = True
                 answer = self._perhaps_lost(changes)
-                world.after(world.delay(world.faults), lambda: end(answer))
+                simulator.after(simulator.delay(simulator.faults), lambda: end(answer))
 
         if request.interrupt.is_set:
             end(())
             return
         request.interrupt.wakers.append(wake)
-        world.at(machine, call.until, wake)
+        simulator.at(machine, call.until, wake)
         self.store.watches[machine.name] = look
-        world.after(world.delay(world.faults), look)
+        simulator.after(simulator.delay(simulator.faults), look)
 
     def _changes(self, versions: dict[str, Any]) -> list[Changed]:
         found = {name: self.store.found(name)._replace(now=None) for name in versions}
@@ -210,8 +210,8 @@ class Listening:
         ]
 
     def _perhaps_lost(self, changes: list[Changed]) -> object:
-        chance = self.world.chance
-        if chance.random() >= self.world.faults.lost_message:
+        chance = self.simulator.chance
+        if chance.random() >= self.simulator.faults.lost_message:
             return changes
         if chance.random() < 0.5:
             return NotApplied("the watch was lost")
@@ -228,8 +228,8 @@ class DocumentJudge(ValidityJudge):
 
     model: Any
 
-    def __init__(self, world: World, model: Any, calm: bool, longest: float) -> None:
-        super().__init__(world, model, calm, longest)
+    def __init__(self, simulator: Simulator, model: Any, calm: bool, longest: float) -> None:
+        super().__init__(simulator, model, calm, longest)
         model.granted = self._check_write
         if calm:
             self.stall = POLLED_STALL
@@ -312,23 +312,23 @@ def beside(claim: dict[str, Any], hold: dict[str, Any]) -> bool:
     return (mode_of(claim), mode_of(hold)) in TOGETHER
 
 
-class DocumentStory(Story):
+class DocumentScenario(Scenario):
     """Exclusive locks."""
 
     def make_model(self) -> Any:
         """Make the store."""
-        chance = self.world.chance
+        chance = self.simulator.chance
         self.watch, current, clock = (chance.random() < 0.5 for _ in range(3))
-        return Documents(self.world, current, clock)
+        return Documents(self.simulator, current, clock)
 
     def make_judge(self) -> Any:
         """Make the judge."""
-        self.world.models = {"store": self.model, "listener": Listening(self.model)}
-        return DocumentJudge(self.world, self.model, self.calm, max(self.leases))
+        self.simulator.models = {"store": self.model, "listener": Listening(self.model)}
+        return DocumentJudge(self.simulator, self.model, self.calm, max(self.leases))
 
     def make_backend(self, machine: Machine) -> DocumentBackend:
         """Make the backend of a machine, whose clock has a rate of its own."""
-        machine.rate = 1.0 + self.world.chance.uniform(-RATE, RATE)
+        machine.rate = 1.0 + self.simulator.chance.uniform(-RATE, RATE)
         return DocumentBackend(
             "store",
             "listener" if self.watch else None,
@@ -350,10 +350,12 @@ class DocumentStory(Story):
         before = [machine for machine in self.judge.machines.values() if machine.alive]
         super()._disturb()
         for machine in before:
-            chance = self.world.chance
-            if not machine.alive and self.world.time < HEAL and chance.random() < RETURNS:
+            chance = self.simulator.chance
+            if not machine.alive and self.simulator.time < HEAL and chance.random() < RETURNS:
                 name = f"{machine.name}again"
-                self.world.after(chance.expovariate(1 / RETURN_MEAN), partial(self._machine, name))
+                self.simulator.after(
+                    chance.expovariate(1 / RETURN_MEAN), partial(self._machine, name)
+                )
 
 
 def described(name: str) -> tuple[str, str]:
@@ -374,27 +376,27 @@ class DocumentModesJudge(ManyHolds, DocumentJudge):
                 raise Violation("exclusion", f"more than {document['limit']} permits are held")
 
 
-class DocumentModesStory(ModesPlay, DocumentStory):
+class DocumentModesScenario(ModesPlay, DocumentScenario):
     """Readers, writers, updates and permits."""
 
     judge: Any
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
-        self.resizes = SEMAPHORE in self.names and self.world.chance.random() < 0.3
+        self.resizes = SEMAPHORE in self.names and self.simulator.chance.random() < 0.3
         if self.resizes:
             self.judge.most = max(LIMIT, *LIMITS)
 
     def make_judge(self) -> DocumentModesJudge:
         """Make the judge."""
         super().make_judge()
-        judge = DocumentModesJudge(self.world, self.model, self.calm, max(self.leases))
+        judge = DocumentModesJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.begin()
         return judge
 
 
 class DocumentPeriodJudge(DocumentJudge):
-    """In calm stories a lock does not stay taken for longer than its period. Drift and margin are
+    """In calm scenarios a lock does not stay taken for longer than its period. Drift and margin are
     added once to the time that a write says, and may have been once before.
     """
 
@@ -409,10 +411,10 @@ class DocumentPeriodJudge(DocumentJudge):
     def _check_write(self, name: str, before: dict[str, Any], document: dict[str, Any]) -> None:
         super()._check_write(name, before, document)
         for hold in document["holds"]:
-            begun = self.begun.setdefault(hold["token"], self.world.time)
+            begun = self.begun.setdefault(hold["token"], self.simulator.time)
             # From the write that has changed the hold, which may be an earlier one.
             free = hold.get("free", 0.0) if hold["beat"] == document["n"] else 0.0
-            longer = self.world.time + free > begun + self.period + LENGTHENED
+            longer = self.simulator.time + free > begun + self.period + LENGTHENED
             if self.calm and not self.align and free > LENGTHENED and longer:
                 raise Violation("period", f"{hold['id']} stays for longer than its period")
 
@@ -422,19 +424,19 @@ class DocumentPeriodJudge(DocumentJudge):
         self.all_was_released()
 
 
-class DocumentPeriodStory(Periods, DocumentStory):
+class DocumentPeriodScenario(Periods, DocumentScenario):
     """Runs once per period."""
 
     def make_judge(self) -> Any:
         """Make the judge."""
         self.choose_periods()
         super().make_judge()
-        judge = DocumentPeriodJudge(self.world, self.model, self.calm, max(self.leases))
+        judge = DocumentPeriodJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.period, judge.align = self.period, self.align
         return judge
 
 
-class PersistentDocumentStory(DocumentModesStory):
+class PersistentDocumentScenario(DocumentModesScenario):
     """Conversions that follow an interrupted one."""
 
     user = PersistentUser
@@ -442,11 +444,11 @@ class PersistentDocumentStory(DocumentModesStory):
     kinds = (["a"],)
 
 
-# The story of stopped waiters, in seconds: when they stop, when the lock is released, and how soon
+# The scenario of stopped waiters, in seconds: when they stop, when the lock is released, and how soon
 # after that the living ones behind them must have had it. An offer lasts two seconds.
 STOPPED_AT, RELEASED_AT, SERVED_WITHIN = 8.0, 10.0, 4.0
 LIVING = 2
-# The story of processes that only try: their lease, how often one tries, and how long after the end
+# The scenario of processes that only try: their lease, how often one tries, and how long after the end
 # of the holder's lease one must have the lock. It is two times what the store's time may be wrong.
 TRIED_LEASE, TRY_EACH, TRIED_WITHIN = 3.0, 0.7, 4.5
 
@@ -454,7 +456,7 @@ TRIED_LEASE, TRY_EACH, TRIED_WITHIN = 3.0, 0.7, 4.5
 class Queuer(User):
     """Waits for the lock once; the first one has it until RELEASED_AT."""
 
-    story: StoppedWaitersStory
+    scenario: StoppedWaitersScenario
 
     async def live(self) -> None:
         """Acquire and release."""
@@ -463,11 +465,11 @@ class Queuer(User):
         handle = await self._mutex().acquire(None)
         if number == 0:
             await Sleep(RELEASED_AT * self.machine.rate)
-        self.story.serve(number)
+        self.scenario.serve(number)
         await self._release(handle)
 
 
-class StoppedWaitersStory(DocumentStory):
+class StoppedWaitersScenario(DocumentScenario):
     """The first waiters are dead when the lock is released. They delay the living ones behind them
     by one offer in all.
     """
@@ -480,17 +482,17 @@ class StoppedWaitersStory(DocumentStory):
         super().__init__(seed, traced)
         self.names, self.leases, self.children_left = ["a"], (20.0,), 0
         self.judge.stall = RELEASED_AT
-        self.world.faults = self._faults()
+        self.simulator.faults = self._faults()
         self.begin()
 
     def begin(self) -> None:
         """Choose who stops."""
-        dead = self.world.chance.choice((3, 4, 5))
+        dead = self.simulator.chance.choice((3, 4, 5))
         for number in range(len(self.judge.machines), 1 + dead + LIVING):
             self._machine(f"m{number}")
         for number in range(1, 1 + dead):
-            self.world.after(STOPPED_AT, self.judge.machines[f"m{number}"].crash)
-        self.world.after(RELEASED_AT + SERVED_WITHIN, self._check)
+            self.simulator.after(STOPPED_AT, self.judge.machines[f"m{number}"].crash)
+        self.simulator.after(RELEASED_AT + SERVED_WITHIN, self._check)
 
     def make_user(self, machine: Machine, service: ClientCore) -> User:
         """Make a user."""
@@ -503,7 +505,7 @@ class StoppedWaitersStory(DocumentStory):
         self.served.append(number)
 
     def _faults(self) -> Faults:
-        return Faults(delay=self.world.chance.choice((0.0005, 0.005)))
+        return Faults(delay=self.simulator.chance.choice((0.0005, 0.005)))
 
     def _disturb(self) -> None:
         """No other faults."""
@@ -516,7 +518,7 @@ class StoppedWaitersStory(DocumentStory):
 class Trying(User):
     """Tries once, and dies with the lock if it gets it."""
 
-    story: TriesStory
+    scenario: TriesScenario
 
     async def live(self) -> None:
         """Try."""
@@ -530,16 +532,16 @@ class Trying(User):
             label=None,
         )
         if await mutex.try_acquire() is not None:
-            self.story.grants += 1
-            self.world.after(0.0, self.machine.crash)
+            self.scenario.grants += 1
+            self.simulator.after(0.0, self.machine.crash)
 
     @property
-    def world(self) -> World:
+    def simulator(self) -> Simulator:
         """Where it lives."""
-        return self.story.world
+        return self.scenario.simulator
 
 
-class TriesStory(StoppedWaitersStory):
+class TriesScenario(StoppedWaitersScenario):
     """Processes that try once and end, as those of cron. The first of them dies with the lock.
     Where the store tells its time, another one takes it over.
     """
@@ -551,16 +553,16 @@ class TriesStory(StoppedWaitersStory):
     def make_model(self) -> Any:
         """The store tells its time."""
         self.watch = False
-        return Documents(self.world, self.world.chance.random() < 0.5, True)
+        return Documents(self.simulator, self.simulator.chance.random() < 0.5, True)
 
     def begin(self) -> None:
         """One process after the other."""
-        chance = self.world.chance
+        chance = self.simulator.chance
         for number in range(10):
-            self.world.after(
+            self.simulator.after(
                 TRY_EACH * (number + chance.random()), partial(self._machine, f"t{number}")
             )
-        self.world.after(TRIED_LEASE + TRIED_WITHIN, self._check)
+        self.simulator.after(TRIED_LEASE + TRIED_WITHIN, self._check)
 
     def make_user(self, machine: Machine, service: ClientCore) -> User:
         """Make a user."""

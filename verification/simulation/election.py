@@ -1,4 +1,4 @@
-"""Stories about elections and about runs that happen once per period.
+"""Scenarios about elections and about runs that happen once per period.
 
 In `Elections` each machine campaigns, writes with its fencing token to a resource while it leads,
 resigns now and then, and has a watcher. On Redis machines are partitioned from the server, which
@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from verification.simulation.judge import Judge, Violation
-from verification.simulation.redis import RedisStory
+from verification.simulation.redis import RedisScenario
 from verification.simulation.redis_judge import RedisJudge
-from verification.simulation.sql import SqlJudge, SqlStory
-from verification.simulation.story import HEAL, TIMEOUT, Story
+from verification.simulation.scenario import HEAL, TIMEOUT, Scenario
+from verification.simulation.simulator import Machine
+from verification.simulation.sql import SqlJudge, SqlScenario
 from verification.simulation.user import User
-from verification.simulation.world import Machine
-from verification.simulation.zoo import EnsembleStory
+from verification.simulation.zoo import EnsembleScenario
 
 from leaselock._backends.redis.keys import keys_of
 from leaselock._core.backend import WATCH_INTERVAL
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from verification.simulation.redis_judge import Keys
-    from verification.simulation.world import Faults
+    from verification.simulation.simulator import Faults
 
     from leaselock._backends.redis.backend import RedisBackend
     from leaselock._core.backend import HoldRecord
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from leaselock._core.entry_row import Entry
     from leaselock._core.lease_handle import LeaseHandle
 
-# In calm stories a change is reported within this many seconds. The end of a fixed lease is one.
+# In calm scenarios a change is reported within this many seconds. The end of a fixed lease is one.
 REPORTED_WITHIN = 0.5
 PERIODS = (0.5, 2.0, 5.0)
 # The longest partition. A watcher tolerates three times as much.
@@ -76,7 +76,7 @@ class Body:
             return
         self.interrupted = True
         runs = [run for run in self.machine.runs if run.owner is self.owner]
-        self.machine.world.interrupt(runs[-1])
+        self.machine.simulator.interrupt(runs[-1])
 
     def finish(self, exception: BaseException | None) -> bool:
         """Return whether this object has interrupted the body."""
@@ -86,12 +86,12 @@ class Body:
 class Candidate(User):
     """A process that stands for election."""
 
-    story: Elections
+    scenario: Elections
     leading: LeaseHandle | None = None
 
     async def _once(self) -> None:
-        lease = self.chance.choice(self.story.leases)
-        name = self.chance.choice(self.story.names)
+        lease = self.chance.choice(self.scenario.leases)
+        name = self.chance.choice(self.scenario.names)
         part = self.service.election(name, lease=lease, protocol=None, label=None)
         self.terms = 0
         self.part = part
@@ -118,10 +118,10 @@ class Candidate(User):
             raise Violation("token", "a leader has no term")
         steps = self.chance.choice((1, 2, 4))
         for _ in range(steps):
-            await self._pause(self.chance.choice(self.story.works))
+            await self._pause(self.chance.choice(self.scenario.works))
             if handle.released or handle.lost():
                 return "interrupted"
-            self.story.act(handle)
+            self.scenario.act(handle)
             if self.chance.random() < 0.1:
                 await self._resign(term, handle)
                 return "resigned"
@@ -136,7 +136,7 @@ class Candidate(User):
             raise Violation("exclusion", "a leader that has resigned leads on")
 
 
-class Elections(Story):
+class Elections(Scenario):
     """One seed of elections, on any store, with a watcher on each machine."""
 
     works = (0.05, 0.5, 2.0)
@@ -149,7 +149,7 @@ class Elections(Story):
         super().__init__(seed, traced)
 
     def _machine(self, name: str) -> None:
-        machine = self.world.chance.choice((Machine, AsyncMachine))(self.world, name)
+        machine = self.simulator.chance.choice((Machine, AsyncMachine))(self.simulator, name)
         backend = self.make_backend(machine)
         service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=TIMEOUT)
         self.judge.enrol(machine, service)
@@ -174,8 +174,8 @@ class Elections(Story):
 
     async def _resigner(self, machine: Machine, user: Candidate) -> None:
         """Another thread of the machine, which resigns for it."""
-        while self.world.time < HEAL:
-            await Sleep(machine.now() + self.world.chance.expovariate(0.2))
+        while self.simulator.time < HEAL:
+            await Sleep(machine.now() + self.simulator.chance.expovariate(0.2))
             part: Candidacy | None = getattr(user, "part", None)
             term = part.term if part is not None else None
             if part is None or term is None or term.handle is None:
@@ -213,7 +213,7 @@ class Elections(Story):
         """A body is its process, too."""
         bodies = [run for run in machine.runs if run.name == "body"]
         for run in bodies[:1]:
-            self.world.interrupt(run)
+            self.simulator.interrupt(run)
         if not bodies:
             super()._cancel(machine)
 
@@ -227,15 +227,15 @@ class Notified(Elections):
         judge.reports[machine.name, name] = token
 
 
-class ElectionStory(Notified):
+class ElectionScenario(Notified):
     """On the rules."""
 
     def make_judge(self) -> WatchingJudge:
         """With the reports of the watchers."""
-        return WatchingJudge(self.world, self.model, self.calm, max(self.leases))
+        return WatchingJudge(self.simulator, self.model, self.calm, max(self.leases))
 
 
-class RedisElectionStory(Notified, RedisStory):
+class RedisElectionScenario(Notified, RedisScenario):
     """On Redis. Machines are partitioned from the server for a while, which may be longer than a
     lease: what they send arrives afterwards, or what the server sends, or neither before.
     """
@@ -250,16 +250,16 @@ class RedisElectionStory(Notified, RedisStory):
 
     def partition(self) -> None:
         """Delay the messages of a machine, in one direction or in both."""
-        chance = self.world.chance
+        chance = self.simulator.chance
         name = chance.choice(sorted(self.judge.machines))
         ways = chance.choice(((0,), (1,), (0, 1)))
         seconds = min(PARTITIONED, chance.expovariate(0.3))
         self.note(f"is partitioned from {name} for {seconds:.3f} s, in directions {ways}")
         for way in ways:
-            self.net.partitioned[name, way] = self.world.time + seconds
+            self.net.partitioned[name, way] = self.simulator.time + seconds
 
 
-class ZooElectionStory(Elections, EnsembleStory):
+class ZooElectionScenario(Elections, EnsembleScenario):
     """On ZooKeeper, whose servers are partitioned from each other."""
 
     watchers_go_on = False
@@ -283,14 +283,14 @@ class WatchingJudge(Judge):
             if not machine.alive or token == self._present(key[1]):
                 self.differs_since.pop(key, None)
                 continue
-            since = self.differs_since.setdefault(key, self.world.time)
-            if self.world.time > since + late:
+            since = self.differs_since.setdefault(key, self.simulator.time)
+            if self.simulator.time > since + late:
                 raise Violation("progress", f"{key[0]} has not reported a change of {key[1]!r}")
 
     def _present(self, name: str) -> int | None:
         entry = self.model.table.entries.get(name)
         holds = () if entry is None else entry.holds.values()
-        alive = [h for h in holds if h.expires > self.world.time and self.model.alive(h.client)]
+        alive = [h for h in holds if h.expires > self.simulator.time and self.model.alive(h.client)]
         return alive[0].token if alive else None
 
 
@@ -305,23 +305,23 @@ class RedisWatchingJudge(WatchingJudge, RedisJudge):
 class Runner(User):
     """A process that runs once per period, if another has not."""
 
-    story: Periods
+    scenario: Periods
 
     async def _once(self) -> None:
         await self._pause(0.3)
         handle = await self.service.once(
             "a",
-            self.story.period,
-            self.story.align,
-            lease=self.chance.choice(self.story.leases),
+            self.scenario.period,
+            self.scenario.align,
+            lease=self.chance.choice(self.scenario.leases),
             protocol=None,
             label=None,
         )
         if handle is None:
             return
-        self.story.ran(handle)
+        self.scenario.ran(handle)
         try:
-            await self._pause(self.chance.choice(self.story.works))
+            await self._pause(self.chance.choice(self.scenario.works))
         except GeneratorExit:
             raise
         except BaseException:
@@ -330,7 +330,7 @@ class Runner(User):
         await self._release(handle)
 
 
-class Periods(Story):
+class Periods(Scenario):
     """One seed of runs per period, on any store whose tokens are its clock in microseconds."""
 
     works = (0.001, 0.3, 3.0)
@@ -342,8 +342,8 @@ class Periods(Story):
 
     def choose_periods(self) -> None:
         """Choose the length of the periods, and what they begin with."""
-        self.period = self.world.chance.choice(PERIODS)
-        self.align = self.world.chance.random() < 0.4
+        self.period = self.simulator.chance.choice(PERIODS)
+        self.align = self.simulator.chance.random() < 0.4
         self.rounds = (10, 20, 40)
 
     def make_user(self, machine: Machine, service: ClientCore) -> User:
@@ -364,13 +364,13 @@ class Periods(Story):
         self.last_run = handle.hold.token
 
 
-class PeriodStory(Periods):
+class PeriodScenario(Periods):
     """On the rules, whose state is checked, too."""
 
     def make_judge(self) -> PeriodJudge:
         """Of periods."""
         self.choose_periods()
-        judge = PeriodJudge(self.world, self.model, self.calm, max(self.leases))
+        judge = PeriodJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.period, judge.align, judge.micros = self.period, self.align, self._micros
         return judge
 
@@ -388,14 +388,14 @@ class SqlPeriodJudge(SqlJudge):
         return not holder.startswith(COOLING) and super()._is_abandoned(client, holder)
 
 
-class SqlPeriodStory(Periods, SqlStory):
+class SqlPeriodScenario(Periods, SqlScenario):
     """On the tables of protocol "lease"."""
 
     def make_judge(self) -> SqlPeriodJudge:
         """Of tables, in which a lock may cool down."""
         self.choose_periods()
-        self.world.models = {"server": self}  # type: ignore[dict-item]
-        return SqlPeriodJudge(self.world, self.model, self.calm, max(self.leases))
+        self.simulator.models = {"server": self}  # type: ignore[dict-item]
+        return SqlPeriodJudge(self.simulator, self.model, self.calm, max(self.leases))
 
 
 class PeriodJudge(Judge):
@@ -433,7 +433,7 @@ class PeriodJudge(Judge):
                 self._check_cooling(hold)
 
     def _begins(self, hold: HoldRecord) -> None:
-        now = self.world.time
+        now = self.simulator.time
         self.begun[hold.token] = now
         if now < self.next_from - ROUNDING and not self.breaking:
             raise Violation(
@@ -443,7 +443,7 @@ class PeriodJudge(Judge):
     def _end_of(self, begun: float) -> float:
         if not self.align:
             return begun + self.period
-        wall: float = self.micros() / 1e6 - self.world.time + begun
+        wall: float = self.micros() / 1e6 - self.simulator.time + begun
         return begun + self.period - wall % self.period
 
     def _check_cooling(self, hold: HoldRecord) -> None:
@@ -453,7 +453,7 @@ class PeriodJudge(Judge):
             raise Violation("period", f"{hold.id} cools down for longer than its period")
 
 
-class RedisPeriodStory(Periods, RedisStory):
+class RedisPeriodScenario(Periods, RedisScenario):
     """On Redis, whose scripts keep a lock taken."""
 
     form = "hash"
@@ -480,10 +480,10 @@ class RedisPeriodStory(Periods, RedisStory):
 class RedisPeriodJudge(RedisJudge):
     """Checks that each period has one run, by the server's clock at the grants."""
 
-    def __init__(self, story: RedisPeriodStory, calm: bool, longest: float) -> None:
-        super().__init__(story, calm, longest)
-        self.period = round(story.period * 1000)
-        self.align = story.align
+    def __init__(self, scenario: RedisPeriodScenario, calm: bool, longest: float) -> None:
+        super().__init__(scenario, calm, longest)
+        self.period = round(scenario.period * 1000)
+        self.align = scenario.align
         # The highest time of the server's clock, in ms. A period that has ended does not begin
         # anew when the clock is set back.
         self.latest = 0
@@ -494,7 +494,7 @@ class RedisPeriodJudge(RedisJudge):
 
     def check(self) -> None:
         """After each step."""
-        self.latest = max(self.latest, self.story.micros() // 1000)
+        self.latest = max(self.latest, self.scenario.micros() // 1000)
         super().check()
 
     def is_used(self, token: int) -> None:

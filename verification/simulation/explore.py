@@ -1,6 +1,6 @@
 """All interleavings of two or three processes: ``python -m verification.simulation.explore``.
 
-This is the world of the simulation without chance. At each point the possible events are listed,
+This is the simulator of the simulation without chance. At each point the possible events are listed,
 and each choice is played: the order of messages and steps, which message is lost, which process
 dies, and whether time passes while a message is in flight. The last three are limited in number.
 States seen before are pruned. The state consists of the answers that each process got so far, the
@@ -23,7 +23,7 @@ from verification.simulation.judge import Judge, Violation
 from verification.simulation.redis import ONE as SETTINGS
 from verification.simulation.redis_judge import RedisJudge
 from verification.simulation.redis_net import Connections, Network, SimulatedConnection
-from verification.simulation.world import EPOCH, Faults, Machine, World
+from verification.simulation.simulator import EPOCH, Faults, Machine, Simulator
 
 from leaselock._backends.memory.store import CAPABILITIES as MEMORY
 from leaselock._backends.redis.backend import CAPABILITIES as REDIS
@@ -39,7 +39,7 @@ from leaselock.errors import LeaseLost, StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from verification.simulation.world import Run
+    from verification.simulation.simulator import Run
 
 # What takes no longer than this may come before or after anything else.
 MOMENT = 0.0005
@@ -94,7 +94,7 @@ class Pruned(Exception):
     """This state has been seen before."""
 
 
-class Scene(World):
+class Scene(Simulator):
     """One run along a path of choices; after its end, the first choice each time."""
 
     def __init__(self, path: tuple[int, ...], bounds: Bounds, seen: set[int]) -> None:
@@ -270,7 +270,7 @@ class Lane(SimulatedConnection):
     number = 0
 
     def _travel(self, way: int, arrive: Callable[[], object]) -> None:
-        scene: Any = self.net.world
+        scene: Any = self.net.simulator
         scene.message(
             None,
             lambda: self._pass(arrive),
@@ -289,7 +289,7 @@ class Direct(Network):
         self.server = Server(lambda: int((EPOCH + scene.time) * 1e6))
         self.listen(self.master, self.server)
         self.names = [NAME]
-        # What the judge looks for in a story.
+        # What the judge looks for in a scenario.
         self.model = self.net = self
         self.numbers = 0
 
@@ -317,7 +317,7 @@ class Direct(Network):
         self, connection: SimulatedConnection, arrive: Callable[[], object]
     ) -> None:
         """At once."""
-        self.world.after(0.0, arrive)
+        self.simulator.after(0.0, arrive)
 
     def die(self, name: str) -> None:
         """The connections of a machine are cut, and the server knows."""

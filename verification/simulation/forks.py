@@ -2,7 +2,7 @@
 
 The copy is made by `copy.deepcopy`, with the parent's machine replaced by the child's. Processes of
 the core are not copied: of the parent's threads only the forking one continues in the child, and
-the story starts it there.
+the scenario starts it there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from leaselock._core.effects import Owner, Signal
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.hold import Hold
@@ -44,7 +44,7 @@ def forked(
     handle: LeaseHandle,
 ) -> Child:
     """Copy the objects for the child; *instead* has replacements for some, by their `id`."""
-    memo: dict[int, object] = {**instead, id(child.world): child.world, id(child): child}
+    memo: dict[int, object] = {**instead, id(child.simulator): child.simulator, id(child): child}
     for context in service.contexts.values():
         for reference in context.registry.holds.values():
             if (hold := reference()) is not None:

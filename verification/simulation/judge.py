@@ -1,4 +1,4 @@
-"""The invariants that hold at every step of a story, and at its end."""
+"""The invariants that hold at every step of a scenario, and at its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leaselock._core.rules import CONFIRM_WITHIN
 
 if TYPE_CHECKING:
     from verification.models.sqlite_model import Model
-    from verification.simulation.world import Machine, World
+    from verification.simulation.simulator import Machine, Simulator
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.entry_row import Entry
@@ -58,8 +58,8 @@ class Violation(Exception):
 class Judge:
     """Checks the invariants after every step."""
 
-    def __init__(self, world: World, model: Model, calm: bool, longest: float) -> None:
-        self.world = world
+    def __init__(self, simulator: Simulator, model: Model, calm: bool, longest: float) -> None:
+        self.simulator = simulator
         self.model = model
         self.calm = calm
         self.services: dict[str, ClientCore] = {}
@@ -69,7 +69,7 @@ class Judge:
         self.given_up_by: dict[str, float] = {}
         self.breaking = False
         self.grants = 0
-        # Pairs of holds that overlap, and since when, in stories that show overlaps.
+        # Pairs of holds that overlap, and since when, in scenarios that show overlaps.
         self.overlaps: dict[tuple[str, str], float] = {}
         self.shows = False
         self.highest: dict[str, int] = {}
@@ -114,25 +114,25 @@ class Judge:
 
     def is_unchanged(self, changes: object) -> bool:
         """Return whether nothing but the time has changed since the last check."""
-        state = (self.world.moves, changes)
-        if state == self.state and self.world.time < self.check_by:
+        state = (self.simulator.moves, changes)
+        if state == self.state and self.simulator.time < self.check_by:
             return True
-        self.state, self.check_by = state, self.world.time + SOON
+        self.state, self.check_by = state, self.simulator.time + SOON
         return False
 
     def check_time(self) -> None:
         """A process that never waits would never end."""
-        self.spins = self.spins + 1 if self.world.time == self.moment else 0
-        self.moment = self.world.time
+        self.spins = self.spins + 1 if self.simulator.time == self.moment else 0
+        self.moment = self.simulator.time
         if self.spins > MOST_SPINS:
             raise Violation("spin", "a process loops without waiting")
 
     def valid_holders(self) -> dict[str, str]:
         """The valid holder of each name; there is at most one, and tokens increase."""
-        world = self.world
-        if world.moves == self.moves and world.time < self.next_end:
+        simulator = self.simulator
+        if simulator.moves == self.moves and simulator.time < self.next_end:
             return self.valid_now
-        self.moves, self.next_end, self.valid_now = world.moves, FOREVER, {}
+        self.moves, self.next_end, self.valid_now = simulator.moves, FOREVER, {}
         for name, registry in self.registry.items():
             machine = self.machines[name]
             if registry.holds and machine.alive:
@@ -169,9 +169,12 @@ class Judge:
         if not (self.breaking or self.shows):
             raise Violation("exclusion", f"{name!r} is held by {one} and by {other} at once")
         if (one, other) not in self.overlaps:
-            self.overlaps[one, other] = self.world.time
+            self.overlaps[one, other] = self.simulator.time
         old = min(self.is_valid[one], self.is_valid[other], key=lambda hold: hold.token)
-        if self.world.time - self.overlaps[one, other] > max(old.claim.lease, EXTENSION) + NOTICED:
+        if (
+            self.simulator.time - self.overlaps[one, other]
+            > max(old.claim.lease, EXTENSION) + NOTICED
+        ):
             raise Violation("loss", f"{one} and {other} both continue to hold {name!r}")
 
     def _granted(self, hold: Hold, machine: Machine) -> None:
@@ -179,7 +182,7 @@ class Judge:
         self.is_valid[hold.claim.id] = hold
         self.grants += 1
         self._check_order(hold)
-        self.world.note(machine, f"holds {name} with token {hold.token}")
+        self.simulator.note(machine, f"holds {name} with token {hold.token}")
         # A frozen holder of a broken lock may become valid late, with its old token.
         late = self.breaking or self.shows
         if hold.token <= self.highest.get(name, 0) and not late:
@@ -273,20 +276,20 @@ class Judge:
             holder = " ".join(entry.holds)
             since, of = self.idle_since.get(name, (0.0, None))
             if of != holder:
-                since = self.world.time
+                since = self.simulator.time
                 self.idle_since[name] = (since, holder)
             limit = CALM_STALL if self.calm and not self._over(name) else self.stall
-            if self.world.time - since > limit:
+            if self.simulator.time - since > limit:
                 raise Violation("progress", f"{name!r} was idle for {limit} s with a waiter")
 
     def _ready(self, client: str) -> bool:
         machine = self.machines.get(self.model.machines.get(client, ""))
-        return machine is not None and machine.frozen_until <= self.world.time
+        return machine is not None and machine.frozen_until <= self.simulator.time
 
     def _over(self, name: str) -> bool:
         # A fixed lease has ended or is about to: the waiters notice that only when they ask again.
         holds = self.model.table.entries[name].holds.values()
-        return any(held.expires <= self.world.time + CALM_STALL for held in holds)
+        return any(held.expires <= self.simulator.time + CALM_STALL for held in holds)
 
     def all_were_served(self) -> None:
         """No acquire is left at the end."""

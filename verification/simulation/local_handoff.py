@@ -1,4 +1,4 @@
-"""Stories with local hand-off and cached leases (`core.local_handoff`).
+"""Scenarios with local hand-off and cached leases (`core.local_handoff`).
 
 The store sees one claim for each machine and lock. The judge also checks the local waiters behind
 it, and the limits of hand-offs in number and time.
@@ -10,10 +10,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from verification.simulation.judge import Judge, Violation
-from verification.simulation.redis import RedisStory
+from verification.simulation.redis import RedisScenario
 from verification.simulation.redis_judge import RedisJudge
-from verification.simulation.story import Story
-from verification.simulation.world import EPOCH
+from verification.simulation.scenario import Scenario
+from verification.simulation.simulator import EPOCH
 
 from leaselock._backends.memory.store import CAPABILITIES as MEMORY
 from leaselock._backends.redis.backend import WITH_TOKEN_RANGES
@@ -25,7 +25,7 @@ from leaselock._core.queue import NodeQueue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._backends.redis.backend import RedisBackend
     from leaselock._core.backend import Claim
@@ -112,15 +112,15 @@ class HandoffJudge(Judge):
         """There are no more grants than reserved tokens, and none much later than the first."""
         grant = (shared.claim.id, shared.first_token)
         self.grants_of[grant] += 1
-        since = self.begun.setdefault(grant, self.world.time)
+        since = self.begun.setdefault(grant, self.simulator.time)
         if self.grants_of[grant] > hold.claim.tokens:
             raise Violation(
                 "order", f"{grant} was handed off more often than {hold.claim.tokens - 1}"
             )
         if shared.claim.cached:
-            if self.world.time > since + ENOUGH:
+            if self.simulator.time > since + ENOUGH:
                 self._check_rivals(hold.claim)
-        elif self.calm and self.world.time > since + MAX_HANDOFF + MOMENT:
+        elif self.calm and self.simulator.time > since + MAX_HANDOFF + MOMENT:
             raise Violation("order", f"{grant} was handed off after its time limit")
         if hold.token > self.counter(hold.claim.name):
             raise Violation("token", f"token {hold.token} was not reserved")
@@ -136,7 +136,7 @@ class HandoffJudge(Judge):
     def _check_rivals(self, claim: Claim) -> None:
         """A cached lease is not reused when other clients have been waiting for a while."""
         for rival in self.rivals(claim):
-            if self.calm and rival.since < EPOCH + self.world.time - ENOUGH:
+            if self.calm and rival.since < EPOCH + self.simulator.time - ENOUGH:
                 raise Violation(
                     "order", f"{claim.id} reuses its cached lease while {rival.id} waits"
                 )
@@ -183,7 +183,7 @@ class RedisHandoffJudge(HandoffJudge, RedisJudge):
         return int(token)
 
 
-class HandoffStory(Story):
+class HandoffScenario(Scenario):
     """Several users on each machine, with short and long work."""
 
     works = (0.0005, 0.005, 0.05, 0.4)
@@ -191,11 +191,11 @@ class HandoffStory(Story):
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
-        self.local_handoffs = self.world.chance.choice((1, 3, 16))
+        self.local_handoffs = self.simulator.chance.choice((1, 3, 16))
 
     def make_judge(self) -> Judge:
         """The judge of local waiters."""
-        judge = TableHandoffJudge(self.world, self.model, self.calm, max(self.leases))
+        judge = TableHandoffJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.begin()
         return judge
 
@@ -204,7 +204,7 @@ class HandoffStory(Story):
         return NodeQueue(MEMORY, "store", "listener")
 
 
-class RedisHandoffStory(HandoffStory, RedisStory):
+class RedisHandoffScenario(HandoffScenario, RedisScenario):
     """The same on Redis."""
 
     def make_judge(self) -> RedisJudge:
@@ -215,18 +215,18 @@ class RedisHandoffStory(HandoffStory, RedisStory):
 
     def make_backend(self, machine: Machine) -> RedisBackend:  # type: ignore[override]
         """The production backend."""
-        backend = RedisStory.make_backend(self, machine)
+        backend = RedisScenario.make_backend(self, machine)
         backend.capabilities = WITH_TOKEN_RANGES._replace(notifies_contention=self.cached)
         return backend
 
 
-class CachedStory(HandoffStory):
+class CachedScenario(HandoffScenario):
     """A machine caches a lease until another one requests it."""
 
     cached = True
 
 
-class RedisCachedStory(RedisHandoffStory):
+class RedisCachedScenario(RedisHandoffScenario):
     """The same on Redis."""
 
     cached = True

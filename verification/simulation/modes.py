@@ -1,4 +1,4 @@
-"""Stories with readers, writers, updates and permits, on the rules of the memory store and on SQL.
+"""Scenarios with readers, writers, updates and permits, on the rules of the memory store and on SQL.
 
 The judge has a table of compatible modes of its own, and checks the store as well as what the
 clients count on.
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from verification.models.sqlite_model import Model
 from verification.simulation.judge import CALM_STALL, Judge, Violation
-from verification.simulation.sql import SessionsJudge, SessionsStory, SqlJudge, SqlStory
-from verification.simulation.story import Story
+from verification.simulation.scenario import Scenario
+from verification.simulation.simulator import Interrupted
+from verification.simulation.sql import SessionsJudge, SessionsScenario, SqlJudge, SqlScenario
 from verification.simulation.user import User
-from verification.simulation.world import Interrupted
 
 from leaselock._backends.memory.store import CAPABILITIES, MemoryRow
 from leaselock._core import rules
@@ -26,7 +26,7 @@ from leaselock.errors import LeaseLost, LimitMismatch, StoreError, WouldDeadlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.backend import Claim, HoldRecord, Mode
     from leaselock._core.client_core import ClientCore
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from leaselock._core.mutex import Mutex
 
 SEMAPHORE, LIMIT = "s", 3
-# What an operator changes the limit to, in some stories.
+# What an operator changes the limit to, in some scenarios.
 LIMITS = (2, 3, 4)
 LOCK_MODES: tuple[Mode, ...] = ("shared", "shared", "shared", "exclusive", "update", "update")
 TOGETHER = {("shared", "shared"), ("shared", "update"), ("update", "shared")}
@@ -153,7 +153,7 @@ class ManyHolds(Judge):
         if len(hold.slots) != wanted or max(hold.slots, default=0) >= self.most:
             raise Violation("answer", f"{hold.claim.id} has the numbers {hold.slots}")
         self._check_order(hold)
-        self.world.note(machine, f"holds {hold.claim.name}, {hold.claim.mode}, {hold.token}")
+        self.simulator.note(machine, f"holds {hold.claim.name}, {hold.claim.mode}, {hold.token}")
 
 
 class ModesJudge(ManyHolds):
@@ -194,7 +194,7 @@ class ModesJudge(ManyHolds):
         if name == SEMAPHORE:
             self._check_permits(entry, holds, entered)
         for hold in entered:
-            lasts = hold.expires - self.world.time
+            lasts = hold.expires - self.simulator.time
             if hold.id != self.model.asker and lasts > rules.CONFIRM_WITHIN + TICK:
                 raise Violation("progress", f"{hold.id} was granted {lasts:.1f} s without asking")
         if entered and waiting & self.upgrading[name]:
@@ -246,7 +246,7 @@ class ModesJudge(ManyHolds):
                 fits = not any(conflict(each, claim) for each in others)
             possible += [claim.id] if fits else []
             ahead.append(claim)
-        now = self.world.time
+        now = self.simulator.time
         if possible and self.model.asked_for == name and self.model.asked_at == now:
             raise Violation(
                 "progress", f"a request left {possible[0]} waiting, which could be granted"
@@ -270,19 +270,19 @@ class ModesJudge(ManyHolds):
 class ModesUser(User):
     """Acquires in all modes, nests, upgrades and downgrades."""
 
-    story: ModesPlay
+    scenario: ModesPlay
 
     def _mutex(self) -> Mutex:
-        name = self.chance.choice(self.story.names)
-        lease, renew = self.chance.choice(self.story.leases), self.chance.random() < 0.8
+        name = self.chance.choice(self.scenario.names)
+        lease, renew = self.chance.choice(self.scenario.leases), self.chance.random() < 0.8
         if name == SEMAPHORE:
             return self._semaphore(lease, renew)
-        return self._side(name, self.chance.choice(self.story.lock_modes), lease, renew)
+        return self._side(name, self.chance.choice(self.scenario.lock_modes), lease, renew)
 
     def _semaphore(self, lease: float, renew: bool) -> Mutex:
         options: dict[str, Any] = {"lease": lease, "renew": renew, "timeout": None}
-        limit, numbered = self.story.limit, self.story.numbered
-        options |= {"protocol": None, "label": None, "min_hold": self.story.period}
+        limit, numbered = self.scenario.limit, self.scenario.numbered
+        options |= {"protocol": None, "label": None, "min_hold": self.scenario.period}
         return self.service.semaphore(SEMAPHORE, limit, numbered=numbered, **options)
 
     def _side(self, name: str, mode: Mode, lease: float = 20.0, renew: bool = True) -> Mutex:
@@ -291,7 +291,7 @@ class ModesUser(User):
         return sides[mode]
 
     async def _once(self) -> None:
-        if self.story.resizes and self.chance.random() < 0.3:
+        if self.scenario.resizes and self.chance.random() < 0.3:
             await self._resize()
         mutex = self._mutex()
         permits = 1
@@ -302,7 +302,7 @@ class ModesUser(User):
         try:
             handle = await mutex.try_acquire(timeout, permits)
         except (LimitMismatch, ValueError):
-            if self.story.resizes:
+            if self.scenario.resizes:
                 return
             raise Violation("answer", "a semaphore of one limit has another") from None
         if handle is None:
@@ -318,7 +318,7 @@ class ModesUser(User):
         await self._release(handle)
 
     async def _work(self, mutex: Mutex, handle: LeaseHandle) -> None:
-        await self._pause(self.chance.choice(self.story.works))
+        await self._pause(self.chance.choice(self.scenario.works))
         mode, name = handle.mode, mutex.name
         if mode == "permits" or handle.lost():
             return
@@ -330,15 +330,15 @@ class ModesUser(User):
             elif mode == "shared" and self.chance.random() < 0.2:
                 await self._forbidden(name)
         except LeaseLost:
-            if self.story.calm and handle.hold.renew:
+            if self.scenario.calm and handle.hold.renew:
                 raise Violation("loss", "a lease was lost without a fault") from None
             return
-        await self._pause(self.chance.choice(self.story.works))
+        await self._pause(self.chance.choice(self.scenario.works))
 
     async def _resize(self) -> None:
         limit = self.chance.choice(LIMITS)
         await self._semaphore(20.0, True).resize(limit)
-        self.story.limit = limit
+        self.scenario.limit = limit
 
     async def _upgrade(self, name: str, handle: LeaseHandle) -> None:
         timeout = self.chance.choice((None, 0.0, 0.3, 2.0))
@@ -367,7 +367,7 @@ class ModesUser(User):
         except Interrupted:
             await self._release(inner)
             raise
-        await self._use(inner, self.chance.choice(self.story.works))
+        await self._use(inner, self.chance.choice(self.scenario.works))
 
     async def _forbidden(self, name: str) -> None:
         try:
@@ -398,11 +398,11 @@ class PersistentUser(ModesUser):
             if inner is not None:
                 await self._use(inner, RELEASE_PAUSE)
         except (LeaseLost, StoreError) as error:
-            if self.story.calm and handle.hold.renew:
+            if self.scenario.calm and handle.hold.renew:
                 raise Violation("answer", f"without a fault: {error}") from None
 
 
-class ModesPlay(Story):
+class ModesPlay(Scenario):
     """Readers, writers, updates and permits, on any store."""
 
     user: type[ModesUser] = ModesUser
@@ -414,12 +414,12 @@ class ModesPlay(Story):
     # For how many seconds a permit stays taken.
     period = 0.0
     lock_modes = LOCK_MODES
-    # What the names of a story may be.
+    # What the names of a scenario may be.
     kinds: tuple[list[str], ...] = (["a"], ["a"], [SEMAPHORE], ["a", SEMAPHORE])
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
-        self.names = self.world.chance.choice(self.kinds)
+        self.names = self.simulator.chance.choice(self.kinds)
         self.children_left = 0
 
     def make_user(self, machine: Machine, service: ClientCore) -> User:
@@ -427,7 +427,7 @@ class ModesPlay(Story):
         return self.user(self, machine, service)
 
 
-class ModesStory(ModesPlay):
+class ModesScenario(ModesPlay):
     """The rules of the memory store."""
 
     judge: ModesJudge
@@ -435,18 +435,18 @@ class ModesStory(ModesPlay):
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
         # Without other faults the death of a client is noticed at once, too.
-        self.crashes = self.crashes or (self.calm and self.world.chance.random() < 0.5)
-        self.resizes = SEMAPHORE in self.names and self.world.chance.random() < 0.3
+        self.crashes = self.crashes or (self.calm and self.simulator.chance.random() < 0.5)
+        self.resizes = SEMAPHORE in self.names and self.simulator.chance.random() < 0.3
         if self.resizes:
             self.judge.most = max(LIMITS)
 
     def make_model(self) -> ModesModel:
         """Make the store."""
-        return ModesModel(lambda: self.world.time, self._micros)
+        return ModesModel(lambda: self.simulator.time, self._micros)
 
     def make_judge(self) -> ModesJudge:
         """Make the judge."""
-        judge = ModesJudge(self.world, self.model, self.calm, max(self.leases))
+        judge = ModesJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.begin()
         return judge
 
@@ -455,7 +455,7 @@ class ModesStory(ModesPlay):
         return NodeQueue(CAPABILITIES, "store", "listener")
 
 
-class PersistentStory(ModesStory):
+class PersistentScenario(ModesScenario):
     """Conversions that follow an interrupted one."""
 
     user = PersistentUser
@@ -463,7 +463,7 @@ class PersistentStory(ModesStory):
     kinds = (["a"],)
 
 
-class NumberedStory(ModesStory):
+class NumberedScenario(ModesScenario):
     """Permits that have numbers."""
 
     numbered = True
@@ -516,18 +516,18 @@ class SqlModesJudge(ManyHolds, SqlJudge):
                 raise Violation("left behind", f"{name!r} is held without an owner: {left}")
 
 
-class SqlModesStory(ModesPlay, SqlStory):
+class SqlModesScenario(ModesPlay, SqlScenario):
     """Protocol "lease" of PostgreSQL."""
 
     def make_judge(self) -> SqlModesJudge:
         """Make the judge."""
-        self.world.models = {"server": self}  # type: ignore[dict-item]
-        judge = SqlModesJudge(self.world, self.model, self.calm, max(self.leases))
+        self.simulator.models = {"server": self}  # type: ignore[dict-item]
+        judge = SqlModesJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.begin()
         return judge
 
 
-class NumberedSqlStory(SqlModesStory):
+class NumberedSqlScenario(SqlModesScenario):
     """Permits that have numbers."""
 
     numbered = True
@@ -548,7 +548,7 @@ class SessionsModesJudge(ManyHolds, SessionsJudge):
                 )
 
 
-class SessionsModesStory(ModesPlay, SessionsStory):
+class SessionsModesScenario(ModesPlay, SessionsScenario):
     """Readers and writers by the protocols "row" and "advisory"."""
 
     lock_modes = ("shared", "shared", "exclusive")
@@ -556,7 +556,7 @@ class SessionsModesStory(ModesPlay, SessionsStory):
 
     def make_judge(self) -> SessionsModesJudge:
         """Make the judge."""
-        self.world.models = {"server": self}  # type: ignore[dict-item]
-        judge = SessionsModesJudge(self.world, self.model, self.calm, max(self.leases))
+        self.simulator.models = {"server": self}  # type: ignore[dict-item]
+        judge = SessionsModesJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.begin()
         return judge

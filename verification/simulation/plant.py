@@ -29,10 +29,10 @@ class Bug(NamedTuple):
     """The module and the function: `redis/no_expiry`."""
     what: str
     kind: str
-    """The story that must find it."""
+    """The scenario that must find it."""
     plant: Callable[[pytest.MonkeyPatch], None]
     faults: Mapping[str, float]
-    """Faults that every story has then, so that few seeds are needed to find the bug."""
+    """Faults that every scenario has then, so that few seeds are needed to find the bug."""
 
 
 NAMED: dict[str, Bug] = {}
@@ -41,7 +41,7 @@ NAMED: dict[str, Bug] = {}
 def planted(
     kind: str, faults: Mapping[str, float] | None = None
 ) -> Callable[[Callable[[pytest.MonkeyPatch], None]], Callable[[pytest.MonkeyPatch], None]]:
-    """Register a planted bug, which the story *kind* with these *faults* must find."""
+    """Register a planted bug, which the scenario *kind* with these *faults* must find."""
 
     def register(
         plant: Callable[[pytest.MonkeyPatch], None],

@@ -1,4 +1,4 @@
-"""The seeds of a story: a quarter is played in the first tier, the others in the second."""
+"""The seeds of a scenario: a quarter is played in the first tier, the others in the second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories with permits that stay taken for a period after their grant, so that there are no more
+"""Scenarios with permits that stay taken for a period after their grant, so that there are no more
 than so many grants in any such time, by the clock of the store.
 """
 
@@ -13,11 +13,11 @@ from verification.simulation.modes import (
     ManyHolds,
     ModesJudge,
     ModesPlay,
-    ModesStory,
+    ModesScenario,
     SqlModesJudge,
-    SqlModesStory,
+    SqlModesScenario,
 )
-from verification.simulation.redis_modes import RedisModesJudge, RedisModesStory, read
+from verification.simulation.redis_modes import RedisModesJudge, RedisModesScenario, read
 
 from leaselock._core.marks import free_from_of
 from leaselock._core.rules import COOLING
@@ -25,7 +25,7 @@ from leaselock._core.rules import COOLING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._backends.redis.backend import RedisBackend
     from leaselock._core.hold import Hold
@@ -86,7 +86,7 @@ class RatesPlay(ModesPlay):
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
         judge: Any = self.judge
-        self.period = judge.period = self.world.chance.choice(PERIODS)
+        self.period = judge.period = self.simulator.chance.choice(PERIODS)
         self.resizes, judge.most = False, LIMIT
 
 
@@ -102,16 +102,16 @@ class RulesRateJudge(RateJudge, ModesJudge):
         entry = self.model.table.entries.get(SEMAPHORE)
         if entry is not None:
             found = [hold for hold in entry.holds.values() if hold.lifetime != "cooling"]
-            self.note_holds([(h.id, h.permits, h.metadata) for h in found], self.world.time)
+            self.note_holds([(h.id, h.permits, h.metadata) for h in found], self.simulator.time)
         super().check()
 
 
-class RatesStory(RatesPlay, ModesStory):
+class RatesScenario(RatesPlay, ModesScenario):
     """The rules of the memory store."""
 
     def make_judge(self) -> RulesRateJudge:
         """Of permits that stay taken."""
-        judge = RulesRateJudge(self.world, self.model, self.calm, max(self.leases))
+        judge = RulesRateJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.begin()
         return judge
 
@@ -136,13 +136,13 @@ class SqlRateJudge(RateJudge, SqlModesJudge):
         return not holder.startswith(COOLING) and super()._is_abandoned(client, holder)
 
 
-class SqlRatesStory(RatesPlay, SqlModesStory):
+class SqlRatesScenario(RatesPlay, SqlModesScenario):
     """Protocol "lease" of PostgreSQL."""
 
     def make_judge(self) -> SqlRateJudge:
         """Of permits that stay taken."""
-        self.world.models = {"server": self}  # type: ignore[dict-item]
-        judge = SqlRateJudge(self.world, self.model, self.calm, max(self.leases))
+        self.simulator.models = {"server": self}  # type: ignore[dict-item]
+        judge = SqlRateJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.begin()
         return judge
 
@@ -159,15 +159,15 @@ class RedisRateJudge(RateJudge, RedisModesJudge):
         super().check()
 
 
-class RedisRatesStory(RatesPlay, RedisModesStory):
+class RedisRatesScenario(RatesPlay, RedisModesScenario):
     """The scripts of Redis."""
 
     def make_judge(self) -> RedisRateJudge:
         """Of permits that stay taken."""
         # A grant that is not confirmed by replicas is given back, which ends its period.
         self.settings = self.settings._replace(replicas=0)
-        judge = RedisRateJudge(self.world, self.model, self.calm, max(self.leases))
-        judge.story, judge.stall = self, self.stall()
+        judge = RedisRateJudge(self.simulator, self.model, self.calm, max(self.leases))
+        judge.scenario, judge.stall = self, self.stall()
         judge.begin()
         return judge
 

@@ -1,7 +1,7 @@
-"""Stories on Redis: the production text, including its scripts, on a model of the server.
+"""Scenarios on Redis: the production text, including its scripts, on a model of the server.
 
-The clients are threads or tasks, with one address or with sentinels. `RedisStory` has the faults
-that the store survives, `DataLossStory` shows the others.
+The clients are threads or tasks, with one address or with sentinels. `RedisScenario` has the faults
+that the store survives, `DataLossScenario` shows the others.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from verification.models.redis_server import Server
 from verification.simulation.redis_judge import RedisJudge
 from verification.simulation.redis_net import Connections, Network, Sentinel
-from verification.simulation.story import HEAL, Story
-from verification.simulation.world import EPOCH
+from verification.simulation.scenario import HEAL, Scenario
+from verification.simulation.simulator import EPOCH
 
 from leaselock._backends.redis import index
 from leaselock._backends.redis.backend import CAPABILITIES, RedisBackend
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pytest
     from verification.simulation.judge import Judge
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
 
 ONE = settings_of("redis://master:1")
@@ -42,29 +42,29 @@ def trim_always(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(index, "TRIM_AGE", -EPOCH)
 
 
-class RedisStory(Story):
+class RedisScenario(Scenario):
     """One seed."""
 
     form: str | None = None
 
     def make_model(self) -> Any:
         """Make the server and the network."""
-        world, chance = self.world, self.world.chance
+        simulator, chance = self.simulator, self.simulator.chance
         self.offset, self.drift = 0.0, chance.uniform(-DRIFT, DRIFT)
         self.kept = self.form or chance.choice(("hash", "string"))
         self.settings = chance.choice((ONE, ONE, WATCHED))
         if chance.random() < 0.2:
             self.settings = self.settings._replace(replicas=1)
         if self.drift > 0.0:
-            # Counters expire within a story; longer than a clock is set back.
+            # Counters expire within a scenario; longer than a clock is set back.
             self.settings = self.settings._replace(token_ttl=2 * BACK)
-        self.net = Network(world)
+        self.net = Network(simulator)
         self.master = Address("master", 1)
         self.net.listen(self.master, self.server())
         for address in WATCHED.addresses:
             self.net.listen(address, Sentinel(lambda: self.master))
         if not self.calm:
-            world.after(chance.expovariate(0.5), self._trouble)
+            simulator.after(chance.expovariate(0.5), self._trouble)
         return self.net
 
     def server(self) -> Server:
@@ -73,14 +73,14 @@ class RedisStory(Story):
 
     def micros(self) -> int:
         """The servers' clock, in microseconds."""
-        return int((EPOCH + self.world.time * (1.0 + self.drift) + self.offset) * 1e6)
+        return int((EPOCH + self.simulator.time * (1.0 + self.drift) + self.offset) * 1e6)
 
     def _replicas(self, wanted: int) -> int:
-        return wanted if self.calm or self.world.chance.random() < 0.9 else 0
+        return wanted if self.calm or self.simulator.chance.random() < 0.9 else 0
 
     def store_of(self, machine: Machine) -> RedisStore:
         """Make a production store, for threads or for tasks."""
-        shared = self.world.chance.choice((False, True))
+        shared = self.simulator.chance.choice((False, True))
         connections = Connections(self.net, machine, shared)
         return RedisStore(self.settings, machine.now, connections, machine.random)
 
@@ -101,14 +101,14 @@ class RedisStory(Story):
         return [self.restart, self.cut, self.be_busy, self.flush_scripts, self.set_back]
 
     def _trouble(self) -> None:
-        if self.world.time < HEAL - AWAY:
-            self.world.chance.choice(self.troubles())()
-            self.world.after(self.world.chance.expovariate(0.3), self._trouble)
+        if self.simulator.time < HEAL - AWAY:
+            self.simulator.chance.choice(self.troubles())()
+            self.simulator.after(self.simulator.chance.expovariate(0.3), self._trouble)
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
-        if self.world.trace is not None:
-            self.world.trace.append(f"{self.world.time:10.4f}  server {text}")
+        if self.simulator.trace is not None:
+            self.simulator.trace.append(f"{self.simulator.time:10.4f}  server {text}")
 
     def restart(self, lost: int = 0) -> None:
         """The server ends, and comes back with all but the last changes; or another comes in its
@@ -121,10 +121,12 @@ class RedisStory(Story):
         self.note(f"ends; {lost} of {len(server.changes)} changes will be lost")
         host.stop()
         back = self.master
-        if self.settings.topology == "sentinel" and self.world.chance.random() < 0.7:
+        if self.settings.topology == "sentinel" and self.simulator.chance.random() < 0.7:
             back = Address("master", self.master.port + 1)
         known = len(server.changes) - lost
-        self.world.after(self.world.chance.uniform(0.01, AWAY), partial(self._back, back, known))
+        self.simulator.after(
+            self.simulator.chance.uniform(0.01, AWAY), partial(self._back, back, known)
+        )
 
     def _back(self, address: Address, known: int) -> None:
         server = self.net.hosts[self.master].server
@@ -135,7 +137,7 @@ class RedisStory(Story):
 
     def cut(self) -> None:
         """Cut the connections of one machine."""
-        name = self.world.chance.choice(sorted(self.judge.machines))
+        name = self.simulator.chance.choice(sorted(self.judge.machines))
         self.note(f"is cut off from {name}")
         for link in list(self.net.hosts[self.master].links):
             if link.machine.name == name:
@@ -144,7 +146,7 @@ class RedisStory(Story):
     def be_busy(self) -> None:
         """Delay all replies for a while."""
         host = self.net.hosts[self.master]
-        host.busy_until = self.world.time + self.world.chance.uniform(0.0, BUSY)
+        host.busy_until = self.simulator.time + self.simulator.chance.uniform(0.0, BUSY)
 
     def flush_scripts(self) -> None:
         """Remove the scripts."""
@@ -152,12 +154,12 @@ class RedisStory(Story):
 
     def set_back(self) -> None:
         """Set the clock back, so that leases last longer."""
-        seconds = min(self.world.chance.expovariate(1.0), BACK + self.offset)
+        seconds = min(self.simulator.chance.expovariate(1.0), BACK + self.offset)
         self.note(f"has its clock set back by {seconds:.3f} s")
         self.offset -= seconds
 
 
-class DataLossStory(RedisStory):
+class DataLossScenario(RedisScenario):
     """Faults that the store does not survive: leases may overlap, and only tokens help."""
 
     works = (0.3, 1.0, 3.0)
@@ -180,15 +182,15 @@ class DataLossStory(RedisStory):
     def lose_the_last(self) -> None:
         """A restart with what was synced a second ago; a failover to a replica that lags."""
         changes = self.net.hosts[self.master].server.changes
-        since = self.micros() - int(self.world.chance.uniform(0.0, 1.0) * 1e6)
+        since = self.micros() - int(self.simulator.chance.uniform(0.0, 1.0) * 1e6)
         self.restart(sum(change.at > since for change in changes))
 
     def set_ahead(self) -> None:
         """Set the clock ahead, so that leases end early."""
-        self.offset += self.world.chance.uniform(0.0, BACK)
+        self.offset += self.simulator.chance.uniform(0.0, BACK)
 
 
-class RewoundClockStory(DataLossStory):
+class RewoundClockScenario(DataLossScenario):
     """The data is lost while the clock is behind: even tokens repeat."""
 
     def troubles(self) -> list[Callable[[], None]]:

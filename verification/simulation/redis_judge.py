@@ -1,4 +1,4 @@
-"""The invariants on Redis at every step of a story, and at its end.
+"""The invariants on Redis at every step of a scenario, and at its end.
 
 The judge reads the keys: the holder, its expiry, and the waiters.
 """
@@ -80,9 +80,9 @@ def read(server: Server, name: str) -> Keys:
 class RedisJudge(Judge):
     """Looks at every step."""
 
-    def __init__(self, story: Any, calm: bool, longest: float) -> None:
-        super().__init__(story.world, story.model, calm, longest)
-        self.story = story
+    def __init__(self, scenario: Any, calm: bool, longest: float) -> None:
+        super().__init__(scenario.simulator, scenario.model, calm, longest)
+        self.scenario = scenario
         self.stall = STALL + longest
         # Locks that expired while a client waited; a late release of such a lock wakes no waiter.
         self.ran_out: set[str] = set()
@@ -105,7 +105,7 @@ class RedisJudge(Judge):
             return
         self.record_given_up()
         valid_holders = self.valid_holders()
-        for name in self.story.names:
+        for name in self.scenario.names:
             self._check_lock(name, valid_holders)
 
     def _check_order(self, hold: Hold) -> None:
@@ -117,7 +117,7 @@ class RedisJudge(Judge):
                 raise Violation("order", f"{holder} overtook an earlier waiter")
 
     def _server(self) -> Server:
-        server: Server = self.story.net.hosts[self.story.master].server
+        server: Server = self.scenario.net.hosts[self.scenario.master].server
         return server
 
     def _keys(self, name: str) -> Keys:
@@ -174,7 +174,7 @@ class RedisJudge(Judge):
         """A waiter without a subscriber is not handed the lock, unless it requests it itself."""
         server = self._server()
         wake = wake_channel(keys_of(name).lock)
-        asks = self.story.net.asker == holder.partition(".")[0]
+        asks = self.scenario.net.asker == holder.partition(".")[0]
         if not asks and not server.channels.get(f"{wake}{self.addresses[holder]}".encode()):
             raise Violation("progress", f"{name!r} was handed to {holder}, which does not listen")
 
@@ -213,7 +213,7 @@ class RedisJudge(Judge):
             return
         since, of = self.idle_since.get(name, (0.0, None))
         if of != holder:
-            since = self.world.time
+            since = self.simulator.time
             self.idle_since[name] = (since, holder)
         # An extension may be in time for the server, and too late for the client.
         hold = self.hold_of(holder)
@@ -223,18 +223,18 @@ class RedisJudge(Judge):
             self.ran_out.add(name)
         quiet = RECHECK_MS / 1000 if name in self.ran_out else 0.0
         limit = quiet + CALM_STALL if self.calm and not lost else self.stall
-        if self.world.time - since > limit:
+        if self.simulator.time - since > limit:
             raise Violation("progress", f"{name!r} was idle for {limit} s with a waiter")
 
     def _wants(self, holder: str) -> bool:
         machine = self.machines[holder.partition(".")[0]]
-        able = machine.alive and machine.frozen_until <= self.world.time
+        able = machine.alive and machine.frozen_until <= self.simulator.time
         return able and not self._gave_up(holder)
 
     def at_rest(self) -> None:
         """All waiters were served, and nothing is left."""
         self.all_were_served()
-        for name in self.story.names:
+        for name in self.scenario.names:
             keys = self._keys(name)
             if keys.holder and not self._ended(keys):
                 raise Violation("left behind", f"{name!r} is held without an owner: {keys.holder}")

@@ -1,4 +1,4 @@
-"""Stories with readers, writers, updates and permits on Redis, with the production scripts.
+"""Scenarios with readers, writers, updates and permits on Redis, with the production scripts.
 
 The judge reads the keys, and has a table of compatible modes of its own.
 """
@@ -19,7 +19,7 @@ from verification.simulation.modes import (
     PersistentUser,
     conflict,
 )
-from verification.simulation.redis import RedisStory
+from verification.simulation.redis import RedisScenario
 from verification.simulation.redis_judge import STALL, check_listed
 
 from leaselock._backends.redis.keys import keys_of
@@ -31,7 +31,7 @@ from leaselock._core.hold import State
 
 if TYPE_CHECKING:
     from verification.models.redis_server import Server
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._backends.redis.backend import RedisBackend
     from leaselock._core.backend import Claim, HoldRecord
@@ -86,7 +86,7 @@ def read(server: Server, name: str) -> Keys:
 class RedisModesJudge(ManyHolds):
     """Checks many holds of one lock, by its keys."""
 
-    story: RedisStory
+    scenario: RedisScenario
 
     def begin(self) -> None:
         """Start with nothing seen."""
@@ -108,7 +108,7 @@ class RedisModesJudge(ManyHolds):
         if self.is_unchanged((server.data, len(server.changes))):
             return
         self.record_given_up()
-        keys = {name: read(server, name) for name in self.story.names}
+        keys = {name: read(server, name) for name in self.scenario.names}
         for name, found in keys.items():
             check_listed(server.data, name)
             self._record_queue(name, found)
@@ -117,7 +117,7 @@ class RedisModesJudge(ManyHolds):
             self._check_keys(name, found)
 
     def _server(self) -> Server:
-        server: Server = self.story.net.hosts[self.story.master].server
+        server: Server = self.scenario.net.hosts[self.scenario.master].server
         return server
 
     def _record_queue(self, name: str, keys: Keys) -> None:
@@ -193,7 +193,7 @@ class RedisModesJudge(ManyHolds):
 
     def _wants(self, claim: Claim) -> bool:
         machine = self.machine_of(claim.client)
-        able = machine is not None and machine.alive and machine.frozen_until <= self.world.time
+        able = machine is not None and machine.alive and machine.frozen_until <= self.simulator.time
         return able and not self._gave_up(claim.id)
 
     def _check_possible(self, name: str, keys: Keys) -> None:
@@ -214,7 +214,7 @@ class RedisModesJudge(ManyHolds):
             self.ran_out.add(name)
         if not possible:
             self.ran_out.discard(name)
-        now = self.world.time
+        now = self.simulator.time
         for key in [key for key in self.late if key[0] == name and key[1] not in possible]:
             del self.late[key]
         for claim_id in possible:
@@ -230,7 +230,7 @@ class RedisModesJudge(ManyHolds):
     def at_rest(self) -> None:
         """All waiters were served, and nothing is left."""
         self.all_were_served()
-        for name in self.story.names:
+        for name in self.scenario.names:
             keys = read(self._server(), name)
             if keys.holds:
                 raise Violation(
@@ -241,7 +241,7 @@ class RedisModesJudge(ManyHolds):
         self.all_was_released()
 
 
-class RedisModesStory(ModesPlay, RedisStory):
+class RedisModesScenario(ModesPlay, RedisScenario):
     """Readers, writers, updates and permits on Redis."""
 
     form = "hash"
@@ -253,8 +253,8 @@ class RedisModesStory(ModesPlay, RedisStory):
 
     def make_judge(self) -> RedisModesJudge:
         """Make the judge that reads the keys."""
-        judge = RedisModesJudge(self.world, self.model, self.calm, max(self.leases))
-        judge.story, judge.stall = self, self.stall()
+        judge = RedisModesJudge(self.simulator, self.model, self.calm, max(self.leases))
+        judge.scenario, judge.stall = self, self.stall()
         judge.begin()
         return judge
 
@@ -264,12 +264,12 @@ class RedisModesStory(ModesPlay, RedisStory):
 
     def make_backend(self, machine: Machine) -> RedisBackend:
         """Make the production backend."""
-        backend = RedisStory.make_backend(self, machine)
+        backend = RedisScenario.make_backend(self, machine)
         backend.capabilities = backend.capabilities._replace(modes=ALL_MODES)
         return backend
 
 
-class PersistentRedisStory(RedisModesStory):
+class PersistentRedisScenario(RedisModesScenario):
     """Conversions that follow an interrupted one."""
 
     user = PersistentUser
@@ -277,7 +277,7 @@ class PersistentRedisStory(RedisModesStory):
     kinds = (["a"],)
 
 
-class NumberedRedisStory(RedisModesStory):
+class NumberedRedisScenario(RedisModesScenario):
     """Permits that have numbers."""
 
     numbered = True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from verification.models.redis_data import ErrorReply
 from verification.models.redis_runner import unpacked
 from verification.models.redis_server import Connection as ServerSide
-from verification.simulation.world import LONGEST_DELAY
+from verification.simulation.simulator import LONGEST_DELAY
 
 from leaselock._backends.redis.messages import Connect, Connection, Send, Unreachable
 from leaselock._core.effects import FOREVER
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from verification.models.redis_server import Server
-    from verification.simulation.world import Machine, World
+    from verification.simulation.simulator import Machine, Simulator
 
     from leaselock._backends.redis.messages import Address, Command, Listen, Subscription
     from leaselock._core.effects import Signal
@@ -82,7 +82,7 @@ class Timer:
     def __init__(self, machine: Machine, seconds: float, action: Callable[[], None]) -> None:
         self.machine = machine
         self.action: Callable[[], None] | None = action
-        machine.world.after(seconds, self._ring)
+        machine.simulator.after(seconds, self._ring)
 
     def cancel(self) -> None:
         """Do nothing."""
@@ -90,13 +90,13 @@ class Timer:
 
     def _ring(self) -> None:
         machine = self.machine
-        thaw = machine.frozen_until - machine.world.time
+        thaw = machine.frozen_until - machine.simulator.time
         if thaw > 0.0:
-            machine.world.after(thaw, self._ring)
+            machine.simulator.after(thaw, self._ring)
         elif machine.alive and self.action is not None:
             self.action()
         else:
-            machine.world.quiet = True
+            machine.simulator.quiet = True
 
 
 class Request:
@@ -118,7 +118,7 @@ class SimulatedConnection(Connection):
         address: Address,
         changed: Callable[[Any], None],
     ) -> None:
-        super().__init__(address, kind.net.world.time)
+        super().__init__(address, kind.net.simulator.time)
         self.net = kind.net
         self.machine = kind.machine
         self.shared = kind.SHARED
@@ -165,13 +165,13 @@ class SimulatedConnection(Connection):
     # --- the client's side ----------------------------------------------------------------------
 
     def _connect(self, seconds: float, reply: Callable[[object], None]) -> None:
-        request = Request(self.net.world.time, reply)
+        request = Request(self.net.simulator.time, reply)
         self.requests.append(request)
 
         def arrive() -> None:
             self.host = self.net.hosts[self.address]
             if request not in self.requests:
-                self.net.world.quiet = True
+                self.net.simulator.quiet = True
                 return
             self.requests.remove(request)
             if not self.host.up:
@@ -183,7 +183,7 @@ class SimulatedConnection(Connection):
             reply(None)
 
         self.net.arrive_connected(self, arrive)
-        self.net.world.after(seconds, lambda: self._too_late(request))
+        self.net.simulator.after(seconds, lambda: self._too_late(request))
 
     def _send(self, message: Send, seconds: float, reply: Callable[[object], None]) -> None:
         if not self.open:
@@ -191,23 +191,23 @@ class SimulatedConnection(Connection):
                 OutcomeUnknown("the connection was lost") if self.shared else NotApplied("closed")
             )
             return
-        request = Request(self.net.world.time, reply)
+        request = Request(self.net.simulator.time, reply)
         self.requests.append(request)
         for _, channel in message.subscriptions:
             self.refused.pop(channel, None)
-        if self.net.happens(self.net.world.faults.lost_request):
+        if self.net.happens(self.net.simulator.faults.lost_request):
             self.cut()
         commands = unpacked(message.data)
         self._travel(0, lambda: self._arrive(commands, request))
-        self.net.world.after(seconds, lambda: self._too_late(request))
+        self.net.simulator.after(seconds, lambda: self._too_late(request))
 
     def _too_late(self, request: Request) -> None:
         if request not in self.requests:
-            self.net.world.quiet = True
+            self.net.simulator.quiet = True
             return
-        thaw = self.machine.frozen_until - self.net.world.time
+        thaw = self.machine.frozen_until - self.net.simulator.time
         if thaw > 0.0:
-            self.net.world.after(thaw, lambda: self._too_late(request))
+            self.net.simulator.after(thaw, lambda: self._too_late(request))
             return
         self.requests.remove(request)
         request.reply(
@@ -220,7 +220,7 @@ class SimulatedConnection(Connection):
             self._travel(0, self._closed)
 
     def _answered(self, request: Request, replies: list[Any]) -> None:
-        self.last_used = self.net.world.time
+        self.last_used = self.net.simulator.time
         if self.open and request in self.requests:
             self.requests.remove(request)
             request.reply(replies)
@@ -251,22 +251,22 @@ class SimulatedConnection(Connection):
         if not self.shared:
             self.wake = wake
         if seconds < FOREVER:
-            self.net.world.after(seconds, wake)
+            self.net.simulator.after(seconds, wake)
 
     def _pushed(self, channel: str, word: str) -> None:
-        self.last_used = self.net.world.time
+        self.last_used = self.net.simulator.time
         if self.open:
             self.pushes.append((channel, word))
             self._notify()
 
     def _notify(self) -> None:
         """Notify the client of a change, in its event loop or its listening thread."""
-        thaw = self.machine.frozen_until - self.net.world.time
+        thaw = self.machine.frozen_until - self.net.simulator.time
         if not self.shared:
             if self.wake is not None:
                 self.wake()
         elif thaw > 0.0:
-            self.net.world.after(thaw, self._notify)
+            self.net.simulator.after(thaw, self._notify)
         elif self.machine.alive:
             self.changed(self)
 
@@ -318,30 +318,30 @@ class SimulatedConnection(Connection):
 
     def _travel(self, way: int, arrive: Callable[[], object]) -> None:
         """Send a message: messages stay in order, and a frozen sender sends nothing."""
-        world = self.net.world
-        leaves = max(world.time, self.machine.frozen_until) if way == 0 else world.time
+        simulator = self.net.simulator
+        leaves = max(simulator.time, self.machine.frozen_until) if way == 0 else simulator.time
         leaves = max(leaves, self.net.partitioned.get((self.machine.name, way), 0.0))
         time = max(leaves + self.net.delay(), self.times[way] + 1e-9)
         self.times[way] = time
-        world.after(time - world.time, lambda: self._pass(arrive))
+        simulator.after(time - simulator.time, lambda: self._pass(arrive))
 
     def _pass(self, arrive: Callable[[], object]) -> None:
         if self.whole:
             arrive()
 
     def _arrive(self, commands: Sequence[Command], request: Request) -> None:
-        busy = self.host.busy_until - self.net.world.time
+        busy = self.host.busy_until - self.net.simulator.time
         if busy > 0.0:
-            world = self.net.world
-            self.times[0] = max(self.times[0] + 1e-9, world.time + busy)
-            world.after(
-                self.times[0] - world.time,
+            simulator = self.net.simulator
+            self.times[0] = max(self.times[0] + 1e-9, simulator.time + busy)
+            simulator.after(
+                self.times[0] - simulator.time,
                 lambda: self._arrive(commands, request) if self.whole else None,
             )
             return
         self.net.asker = self.machine.name
         replies = self._carry_out(commands)
-        if self.net.happens(self.net.world.faults.lost_reply):
+        if self.net.happens(self.net.simulator.faults.lost_reply):
             self.cut()
         self._travel(1, lambda: self._answered(request, replies))
 
@@ -358,22 +358,22 @@ class SimulatedConnection(Connection):
         return replies
 
     def _push(self, channel: bytes, word: bytes) -> None:
-        if self.net.happens(self.net.world.faults.lost_message):
+        if self.net.happens(self.net.simulator.faults.lost_message):
             self.cut(aloud=False)
         self._travel(1, lambda: self._pushed(channel.decode(), word.decode()))
 
     def cut(self, aloud: bool | None = None) -> None:
         """Break the connection, with an error for both ends if *aloud*."""
-        world = self.net.world
+        simulator = self.net.simulator
         if not self.whole:
             return
         self.whole = False
-        aloud = world.chance.random() < 0.5 if aloud is None else aloud
+        aloud = simulator.chance.random() < 0.5 if aloud is None else aloud
         if aloud:
             self.server_side.close()
-            world.after(self.net.delay(), self.lost)
+            simulator.after(self.net.delay(), self.lost)
         else:
-            world.after(world.chance.uniform(0.5, KEEPALIVE), self.server_side.close)
+            simulator.after(simulator.chance.uniform(0.5, KEEPALIVE), self.server_side.close)
 
     def _closed(self) -> None:
         self.whole = False
@@ -407,8 +407,8 @@ class Connections:
 class Network:
     """The servers, and the connections to them."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator = simulator
         self.hosts: dict[Address, Host] = {}
         # Until when what a machine sends (0) or is sent (1) is delayed. TCP repeats it until then.
         self.partitioned: dict[tuple[str, int], float] = {}
@@ -425,11 +425,11 @@ class Network:
 
     def happens(self, chance: float) -> bool:
         """Return whether a fault of that probability happens now."""
-        return chance > 0.0 and self.world.chance.random() < chance
+        return chance > 0.0 and self.simulator.chance.random() < chance
 
     def delay(self) -> float:
         """Return the travel time of a message."""
-        chance, faults = self.world.chance, self.world.faults
+        chance, faults = self.simulator.chance, self.simulator.faults
         slow = 1000.0 if self.happens(faults.slow) else 1.0
         return min(LONGEST_DELAY, chance.expovariate(1.0 / faults.delay) * slow)
 
@@ -443,12 +443,12 @@ class Network:
         """Connect, which takes a round trip."""
         ways = self.partitioned
         healed = max(ways.get((connection.machine.name, way), 0.0) for way in (0, 1))
-        self.world.after(max(0.0, healed - self.world.time) + 2 * self.delay(), arrive)
+        self.simulator.after(max(0.0, healed - self.simulator.time) + 2 * self.delay(), arrive)
 
     def die(self, name: str) -> None:
         """Handle the death of a machine, by a crash of the process or of its power."""
         for host in self.hosts.values():
             for link in [link for link in host.links if link.machine.name == name]:
                 link.open = False
-                link.cut(aloud=self.world.chance.random() < 0.7)
+                link.cut(aloud=self.simulator.chance.random() < 0.7)
                 host.links.remove(link)

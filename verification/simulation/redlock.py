@@ -1,6 +1,6 @@
-"""Stories on Redlock: the production text on three or five models of Redis with their own clocks.
+"""Scenarios on Redlock: the production text on three or five models of Redis with their own clocks.
 
-At any time only a minority of the masters has faults. `MajorityLossStory` shows the faults that
+At any time only a minority of the masters has faults. `MajorityLossScenario` shows the faults that
 Redlock does not survive.
 """
 
@@ -14,8 +14,8 @@ from verification.simulation.judge import ValidityJudge, Violation
 from verification.simulation.redis import AWAY, BACK, BUSY, DRIFT, ONE
 from verification.simulation.redis_judge import read
 from verification.simulation.redis_net import Connections, Network
-from verification.simulation.story import HEAL, Story
-from verification.simulation.world import EPOCH
+from verification.simulation.scenario import HEAL, Scenario
+from verification.simulation.simulator import EPOCH
 
 from leaselock._backends.redis.backend import CAPABILITIES
 from leaselock._backends.redis.keys import keys_of
@@ -28,7 +28,7 @@ from leaselock._backends.redlock.protocol import Redlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
 
 # The interval of checks of the votes, and for how long a vote may have no owner: a request may be
@@ -39,19 +39,19 @@ LOOKS, STRAY = 2.0, 8.0
 class SimulatedMaster:
     """A master: its server, its clock, and its address in the network."""
 
-    def __init__(self, story: RedlockStory, number: int) -> None:
-        self.world = story.world
+    def __init__(self, scenario: RedlockScenario, number: int) -> None:
+        self.simulator = scenario.simulator
         self.node = f"master{number}"
         self.address = Address(self.node, 1)
-        self.drift, self.offset = self.world.chance.uniform(-DRIFT, DRIFT), 0.0
+        self.drift, self.offset = self.simulator.chance.uniform(-DRIFT, DRIFT), 0.0
         self.server = Server(self.micros)
-        self.net = story.net
+        self.net = scenario.net
         self.net.listen(self.address, self.server)
         self.settings = ONE._replace(addresses=(self.address,))
 
     def micros(self) -> int:
         """The clock of the master, in microseconds."""
-        return int((EPOCH + self.world.time * (1.0 + self.drift) + self.offset) * 1e6)
+        return int((EPOCH + self.simulator.time * (1.0 + self.drift) + self.offset) * 1e6)
 
     def restart(self, lost: int = 0) -> None:
         """Stop the server, and start it later without the last changes."""
@@ -59,7 +59,9 @@ class SimulatedMaster:
         if host.up:
             host.stop()
             known = len(self.server.changes) - lost
-            self.world.after(self.world.chance.uniform(0.01, AWAY), partial(self._back, known))
+            self.simulator.after(
+                self.simulator.chance.uniform(0.01, AWAY), partial(self._back, known)
+            )
 
     def _back(self, known: int) -> None:
         self.server.restart(known)
@@ -87,7 +89,7 @@ class SimulatedMaster:
     def be_busy(self) -> None:
         """Delay the replies."""
         host = self.net.hosts[self.address]
-        host.busy_until = self.world.time + self.world.chance.uniform(0.0, BUSY)
+        host.busy_until = self.simulator.time + self.simulator.chance.uniform(0.0, BUSY)
 
     def lose_scripts(self) -> None:
         """Remove the scripts."""
@@ -95,7 +97,7 @@ class SimulatedMaster:
 
     def jump(self, ahead: float = -1.0) -> None:
         """Set the clock back, so that leases last longer, or ahead."""
-        self.offset += ahead * self.world.chance.uniform(0.0, BACK)
+        self.offset += ahead * self.simulator.chance.uniform(0.0, BACK)
 
     def be_cut_off(self) -> None:
         """Cut all connections."""
@@ -108,9 +110,9 @@ class RedlockJudge(ValidityJudge):
     will release it.
     """
 
-    def __init__(self, story: RedlockStory, *arguments: Any) -> None:
+    def __init__(self, scenario: RedlockScenario, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.story = story
+        self.scenario = scenario
         self.votes_at = 0.0
         # Votes without an owner, and since when.
         self.strays: dict[tuple[str, str, str], float] = {}
@@ -118,14 +120,14 @@ class RedlockJudge(ValidityJudge):
     def check(self) -> None:
         """After each step; the votes only at intervals, because that is slow."""
         super().check()
-        now = self.world.time
+        now = self.simulator.time
         if now < self.votes_at:
             return
         self.votes_at = now + LOOKS
         strays = (
             (master.node, name, holder)
-            for master in self.story.masters
-            for name in self.story.names
+            for master in self.scenario.masters
+            for name in self.scenario.names
             if (holder := master.voted_for(name)) and self._is_forgotten(holder)
         )
         self.strays = {stray: self.strays.get(stray, now) for stray in strays}
@@ -139,7 +141,7 @@ class RedlockJudge(ValidityJudge):
     def _is_forgotten(self, holder: str) -> bool:
         """Return whether the client is alive and does not know the claim."""
         machine = self.machines[holder.partition(".")[0]]
-        if not machine.alive or machine.frozen_until > self.world.time:
+        if not machine.alive or machine.frozen_until > self.simulator.time:
             return False
         registry = self.registry[machine.name]
         backend: Any = registry.backend
@@ -157,8 +159,8 @@ class RedlockJudge(ValidityJudge):
     def at_rest(self) -> None:
         """All waiters were served, and no vote is left."""
         self.all_were_served()
-        for master in self.story.masters:
-            for name in self.story.names:
+        for master in self.scenario.masters:
+            for name in self.scenario.names:
                 holder = master.voted_for(name)
                 # A request of a dead client may have arrived late.
                 if holder and self.machines[holder.partition(".")[0]].alive:
@@ -167,25 +169,25 @@ class RedlockJudge(ValidityJudge):
                     )
 
 
-class RedlockStory(Story):
+class RedlockScenario(Scenario):
     """One seed."""
 
     def make_model(self) -> Any:
         """Make the network and the masters."""
-        self.net = Network(self.world)
-        count = self.world.chance.choice((3, 5))
+        self.net = Network(self.simulator)
+        count = self.simulator.chance.choice((3, 5))
         self.masters = [SimulatedMaster(self, number) for number in range(count)]
-        if not self.calm and self.world.chance.random() < 0.7:
-            self.world.after(2.0, self._trouble)
+        if not self.calm and self.simulator.chance.random() < 0.7:
+            self.simulator.after(2.0, self._trouble)
         return self.net
 
     def make_judge(self) -> RedlockJudge:
         """Make the judge of several masters."""
-        return RedlockJudge(self, self.world, self.model, self.calm, max(self.leases))
+        return RedlockJudge(self, self.simulator, self.model, self.calm, max(self.leases))
 
     def make_backend(self, machine: Machine) -> Redlock:
         """Make the production backend."""
-        shared = self.world.chance.choice((False, True))
+        shared = self.simulator.chance.choice((False, True))
         masters = [self._master(master, machine, shared) for master in self.masters]
         return Redlock(
             masters, CAPABILITIES._replace(notifies_changes=False), machine.now, machine.random
@@ -207,15 +209,15 @@ class RedlockStory(Story):
         return len(self.masters) // 2
 
     def _trouble(self) -> None:
-        world, chance = self.world, self.world.chance
-        if world.time >= HEAL - AWAY:
+        simulator, chance = self.simulator, self.simulator.chance
+        if simulator.time >= HEAL - AWAY:
             return
         for master in chance.sample(self.masters, self.troubled()):
             chance.choice(self.troubles(master))()
-        world.after(AWAY + chance.expovariate(0.5), self._trouble)
+        simulator.after(AWAY + chance.expovariate(0.5), self._trouble)
 
 
-class SurvivableLossStory(RedlockStory):
+class SurvivableLossScenario(RedlockScenario):
     """Masters lose their data, as far as Redlock survives it: a majority of the other masters must
     have the same token, and the same vote for at least as long.
     """
@@ -237,14 +239,14 @@ class SurvivableLossStory(RedlockStory):
         return min(counters, votes if mine else counters) > len(self.masters) // 2
 
 
-class MinorityLossStory(SurvivableLossStory):
+class MinorityLossScenario(SurvivableLossScenario):
     """A minority loses its data, without regard to the data of the others."""
 
     def _can_do_without(self, master: SimulatedMaster) -> bool:
         return True
 
 
-class MajorityLossStory(RedlockStory):
+class MajorityLossScenario(RedlockScenario):
     """A majority loses its data, or its clocks jump ahead, which Redlock does not survive."""
 
     def troubles(self, master: SimulatedMaster) -> list[Callable[[], None]]:

@@ -18,12 +18,12 @@ from functools import partial
 from multiprocessing import get_context
 from typing import NamedTuple
 
-from verification.simulation import stories
-from verification.simulation.stories import KINDS, SHOWN
-from verification.simulation.story import LONG_ONES
+from verification.simulation import scenarios
+from verification.simulation.scenario import LONG_ONES
+from verification.simulation.scenarios import KINDS, SHOWN
 
 CHUNK = 50
-# Weights of the stores, so that a long run spends about the same time on each: a story on a table
+# Weights of the stores, so that a long run spends about the same time on each: a scenario on a table
 # in memory costs a third of the usual time, one with long scripts at each step five times of it.
 USUAL = 6
 SHARES = {"memory": 16, "sqlite": 16, "local handoff redis": 2, "cached redis": 2, "redis modes": 2}
@@ -34,7 +34,7 @@ EVERY = 15.0
 
 
 class Played(NamedTuple):
-    """The results of some seeds of one story."""
+    """The results of some seeds of one scenario."""
 
     kind: str
     seeds: int
@@ -47,7 +47,7 @@ class Played(NamedTuple):
 def play_chunk(kind: str, first: int, count: int) -> Played:
     """Play some seeds; an unexpected end of a process is a violation, too."""
     began = time.process_time()
-    outcomes = [stories.play(kind, seed) for seed in range(first, first + count)]
+    outcomes = [scenarios.play(kind, seed) for seed in range(first, first + count)]
     failed = tuple(outcome.seed for outcome in outcomes if outcome.violation is not None)
     grants, steps = sum(o.grants for o in outcomes), sum(o.steps for o in outcomes)
     return Played(kind, count, grants, steps, failed, time.process_time() - began)
@@ -56,22 +56,22 @@ def play_chunk(kind: str, first: int, count: int) -> Played:
 def must_pass(kind: str, first: int, count: int) -> None:
     """Play some seeds, and fail if one has a violation."""
     played = play_chunk(kind, first, count)
-    assert not played.failed, stories.report(kind, played.failed[0])
-    assert played.grants > 5 * count, "the stories are empty"
+    assert not played.failed, scenarios.report(kind, played.failed[0])
+    assert played.grants > 5 * count, "the scenarios are empty"
 
 
 def chunks(kinds: list[str], first: int, seeds: int) -> list[tuple[str, int, int]]:
-    """Divide the seeds among the stories, in small pieces."""
+    """Divide the seeds among the scenarios, in small pieces."""
     work = []
     for kind, mine in shares(kinds, seeds).items():
         starts = range(first, first + mine, CHUNK)
         work += [(kind, start, min(CHUNK, first + mine - start)) for start in starts]
-    # Alternate between the stories, so that a run that is stopped early has covered all.
+    # Alternate between the scenarios, so that a run that is stopped early has covered all.
     return sorted(work, key=lambda piece: piece[1])
 
 
 def shares(kinds: list[str], seeds: int) -> dict[str, int]:
-    """The number of seeds of each story."""
+    """The number of seeds of each scenario."""
     weights = {kind: SHARES.get(kind, USUAL) for kind in kinds}
     whole = sum(weights.values())
     mine = {kind: seeds * weight // whole for kind, weight in weights.items()}
@@ -80,10 +80,10 @@ def shares(kinds: list[str], seeds: int) -> dict[str, int]:
 
 
 def play_all(work: list[tuple[str, int, int]], jobs: int) -> dict[str, Played]:
-    """Play all pieces, and report progress; return the results of each story."""
+    """Play all pieces, and report progress; return the results of each scenario."""
     found: dict[str, list[Played]] = defaultdict(list)
     progress = Progress(sum(count for _, _, count in work))
-    # A story leaves few reference cycles: at the default threshold the collector costs 10 %.
+    # A scenario leaves few reference cycles: at the default threshold the collector costs 10 %.
     seldom = partial(gc.set_threshold, 50_000)
     with ProcessPoolExecutor(jobs, get_context("spawn"), seldom) as pool:
         for job in as_completed([pool.submit(play_chunk, *piece) for piece in work]):
@@ -152,7 +152,7 @@ def main() -> int:
     print(f"{time.monotonic() - began:.1f} s of wall time, {options.jobs} processes")
     failed = [(played.kind, seed) for played in found.values() for seed in played.failed]
     if failed:
-        print(stories.report(*failed[0]))
+        print(scenarios.report(*failed[0]))
         print("failing seeds:", *(f"{kind}:{seed}" for kind, seed in failed[:MOST_SHOWN]))
     return 1 if failed else 0
 

@@ -1,7 +1,7 @@
-"""Stories on PostgreSQL: the production text on simulated connections to a model of the server.
+"""Scenarios on PostgreSQL: the production text on simulated connections to a model of the server.
 
 Connections are lost without an error, and the server ends their sessions by its own clock: the
-protocols survive that. In `TerminatedStory` sessions are terminated by force: then two leases may
+protocols survive that. In `TerminatedScenario` sessions are terminated by force: then two leases may
 overlap until the first client has been notified.
 """
 
@@ -10,22 +10,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from verification.simulation.judge import Judge, ValidityJudge, Violation
+from verification.simulation.scenario import HEAL, Scenario
 from verification.simulation.sql_connection import Network, simulated_store
 from verification.simulation.sql_lease_server import LeaseServer
 from verification.simulation.sql_server import Server
-from verification.simulation.story import HEAL, Story
 
 from leaselock._core.effects import FOREVER
 from leaselock._core.hold import State
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._backends.sql.store import SqlStore
     from leaselock._core.hold import Hold
 
 
-class DatabaseStory(Story):
+class DatabaseScenario(Scenario):
     """One seed; each machine has its own store."""
 
     protocol = "lease"
@@ -113,19 +113,19 @@ class SqlJudge(Judge):
         self.all_was_released()
 
 
-class SqlStory(DatabaseStory):
+class SqlScenario(DatabaseScenario):
     """Protocol "lease"."""
 
     def make_model(self) -> LeaseServer:
         """A server."""
-        world = self.world
+        simulator = self.simulator
         self.make_stores()
-        return LeaseServer(lambda: world.time, self._micros, world.after)
+        return LeaseServer(lambda: simulator.time, self._micros, simulator.after)
 
     def make_judge(self) -> SqlJudge:
         """Of tables."""
-        self.world.models = {"server": self}  # type: ignore[dict-item]
-        return SqlJudge(self.world, self.model, self.calm, max(self.leases))
+        self.simulator.models = {"server": self}  # type: ignore[dict-item]
+        return SqlJudge(self.simulator, self.model, self.calm, max(self.leases))
 
 
 class SessionsJudge(ValidityJudge):
@@ -143,37 +143,37 @@ class SessionsJudge(ValidityJudge):
                 )
 
 
-class SessionsStory(DatabaseStory):
+class SessionsScenario(DatabaseScenario):
     """Protocol "row" or "advisory"."""
 
     def make_model(self) -> Server:
         """A server."""
-        world = self.world
+        simulator = self.simulator
         self.make_stores()
-        self.protocol = world.chance.choice(("row", "advisory"))
-        return Server(self._micros, world.after)
+        self.protocol = simulator.chance.choice(("row", "advisory"))
+        return Server(self._micros, simulator.after)
 
     def make_judge(self) -> SessionsJudge:
         """Of sessions."""
-        self.world.models = {"server": self}  # type: ignore[dict-item]
-        return SessionsJudge(self.world, self.model, self.calm, max(self.leases))
+        self.simulator.models = {"server": self}  # type: ignore[dict-item]
+        return SessionsJudge(self.simulator, self.model, self.calm, max(self.leases))
 
 
-class TerminatedStory(SessionsStory):
+class TerminatedScenario(SessionsScenario):
     """Sessions are terminated, one or all; the holder is notified, and its token is older."""
 
     def make_judge(self) -> SessionsJudge:
         """Make a judge that counts overlaps."""
         judge = super().make_judge()
         judge.shows = True
-        self.world.after(2.0, self._trouble)
+        self.simulator.after(2.0, self._trouble)
         return judge
 
     def _trouble(self) -> None:
-        chance = self.world.chance
-        if self.world.time >= HEAL or self.calm:
+        chance = self.simulator.chance
+        if self.simulator.time >= HEAL or self.calm:
             return
         sessions = list(self.model.sessions.values())
         for session in sessions if chance.random() < 0.3 else sessions[-1:]:
             self.model.end(session)
-        self.world.after(chance.expovariate(0.5), self._trouble)
+        self.simulator.after(chance.expovariate(0.5), self._trouble)

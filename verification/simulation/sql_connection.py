@@ -18,7 +18,7 @@ from leaselock.errors import NotApplied, OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._backends.sql.session_connection import SessionConnection
     from leaselock._backends.sql.statements import Result, Script
@@ -50,24 +50,24 @@ class Network:
 
     def __init__(self, machine: Machine, server: Any) -> None:
         self.machine = machine
-        self.world = machine.world
+        self.simulator = machine.simulator
         self.server = server
         self.connections: list[SimulatedConnection] = []
         self.watchers: list[SimulatedWatcher] = []
 
     def happens(self, chance: float) -> bool:
         """Return whether a fault of that probability happens now."""
-        return chance > 0.0 and self.world.chance.random() < chance
+        return chance > 0.0 and self.simulator.chance.random() < chance
 
     def delay(self) -> float:
         """Return the travel time of a message."""
-        delay: float = self.world.delay(self.world.faults)
+        delay: float = self.simulator.delay(self.simulator.faults)
         return delay
 
     def after(self, until: float, action: Callable[[], None]) -> None:
         """Schedule an action by the machine's clock."""
         if until < float("inf"):
-            self.world.after(max(0.0, until - self.machine.now()), action)
+            self.simulator.after(max(0.0, until - self.machine.now()), action)
 
     def die(self) -> None:
         """Handle a crash: the kernel closes the connections, unless the power was cut."""
@@ -141,9 +141,9 @@ class SimulatedConnection:
         network = self.network
         takes, left = 2 * network.delay(), max(0.0, until - network.machine.now())
         if takes > left:
-            network.world.after(left, lambda: reply(NotApplied("no connection in time")))
+            network.simulator.after(left, lambda: reply(NotApplied("no connection in time")))
         else:
-            network.world.after(takes, lambda: self._connected(reply))
+            network.simulator.after(takes, lambda: self._connected(reply))
 
     def _connected(self, reply: Reply) -> None:
         if self.closed or not self.network.machine.alive:
@@ -156,7 +156,7 @@ class SimulatedConnection:
     def _statements(self, request: object, until: float, reply: Reply) -> None:
         if isinstance(request, (Execute, Send)):
             self.reply_pending, self.answer = True, None
-            if self.network.happens(self.network.world.faults.lost_request):
+            if self.network.happens(self.network.simulator.faults.lost_request):
                 self.lose()
             server, session = self.network.server, self.session
             self.to_server(lambda: server.execute(session, request.text, self._answered))
@@ -194,16 +194,16 @@ class SimulatedConnection:
         self.answered = self._travel(self.answered, arrive)
 
     def _travel(self, earlier: float, arrive: Callable[[], None]) -> float:
-        world = self.network.world
-        at = max(world.time + self.network.delay(), earlier + TICK)
-        world.after(at - world.time, lambda: arrive() if self.whole else None)
+        simulator = self.network.simulator
+        at = max(simulator.time + self.network.delay(), earlier + TICK)
+        simulator.after(at - simulator.time, lambda: arrive() if self.whole else None)
         return at
 
     def lose(self) -> None:
         """Discard all further messages."""
         if self.whole:
             self.whole = False
-            self.network.world.after(KEEPALIVE, self._keepalive_failed)
+            self.network.simulator.after(KEEPALIVE, self._keepalive_failed)
 
     def _keepalive_failed(self) -> None:
         self.network.server.end(self.session)
@@ -211,7 +211,7 @@ class SimulatedConnection:
 
     def _answered(self, results: object) -> None:
         """Deliver an answer of the server."""
-        if self.network.happens(self.network.world.faults.lost_reply):
+        if self.network.happens(self.network.simulator.faults.lost_reply):
             self.lose()
         self.to_client(lambda: self._received(results))
 
@@ -224,7 +224,7 @@ class SimulatedConnection:
 
     def _notified(self, payload: str) -> None:
         """Deliver a notification of the server."""
-        if self.network.happens(self.network.world.faults.lost_message / 4):
+        if self.network.happens(self.network.simulator.faults.lost_message / 4):
             self.lose()
         self.to_client(lambda: self._heard(payload))
 

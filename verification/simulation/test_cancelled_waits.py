@@ -1,4 +1,4 @@
-"""Seeds of stories in which waits are cancelled pass."""
+"""Seeds of scenarios in which waits are cancelled pass."""
 
 from __future__ import annotations
 

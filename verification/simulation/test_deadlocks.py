@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import pytest
 from verification.models.sqlite_model import Model
-from verification.simulation.world import EPOCH, Faults, Machine, World
+from verification.simulation.simulator import EPOCH, Faults, Machine, Simulator
 
 from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core import deadlocks
@@ -37,19 +37,21 @@ MORE = pytest.mark.statistical
 SEEDS = (*range(8), *(pytest.param(seed, marks=MORE) for seed in range(8, 30)))
 
 
-class Story:
+class Scenario:
     """Clients that take locks in their own order, on one store."""
 
     def __init__(self, seed: int, faults: Faults, timeout: float | None = TIMEOUT) -> None:
         self.chance = random.Random(seed)
-        self.world = World(seed, {}, faults)
-        self.store = Model(lambda: self.world.time, lambda: int((EPOCH + self.world.time) * 1e6))
-        self.world.models = {"store": self.store, "listener": self.store}
+        self.simulator = Simulator(seed, {}, faults)
+        self.store = Model(
+            lambda: self.simulator.time, lambda: int((EPOCH + self.simulator.time) * 1e6)
+        )
+        self.simulator.models = {"store": self.store, "listener": self.store}
         self.timeout = timeout
         self.backend = NodeQueue
         self.reported: list[frozenset[tuple[object, ...]]] = []
         self.existed: set[frozenset[tuple[object, ...]]] = set()
-        self.world.check = self.look
+        self.simulator.check = self.look
         self.done = 0
 
     def look(self) -> None:
@@ -63,7 +65,7 @@ class Story:
 
     def client(self, number: int, orders: list[list[str]]) -> None:
         """Start a client with one process for each order."""
-        machine = Machine(self.world, f"m{number}")
+        machine = Machine(self.simulator, f"m{number}")
         backend = self.backend(CAPABILITIES, "store", "listener")
         core = ClientCore(
             machine,
@@ -114,37 +116,37 @@ def orders(chance: random.Random, names: str) -> list[str]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_deadlock_is_ended(seed: int) -> None:
-    story = Story(seed, Faults())
+    scenario = Scenario(seed, Faults())
     chance = random.Random(seed)
     processes = 0
     for number in range(3):
         taken = [orders(chance, "abcd") for _ in range(2)]
         processes += len(taken)
-        story.client(number, taken)
-    story.world.play(300.0)
-    assert story.done == processes
-    assert deadlocks.cycles(story.snapshot()) == []
-    assert set(story.reported) <= story.existed
-    assert len(story.reported) == len(set(story.reported)), "one of its members is enough"
-    assert story.existed == set(story.reported)
+        scenario.client(number, taken)
+    scenario.simulator.play(300.0)
+    assert scenario.done == processes
+    assert deadlocks.cycles(scenario.snapshot()) == []
+    assert set(scenario.reported) <= scenario.existed
+    assert len(scenario.reported) == len(set(scenario.reported)), "one of its members is enough"
+    assert scenario.existed == set(scenario.reported)
 
 
 @pytest.mark.parametrize("seed", SEEDS[:10])
 def test_one_order_is_never_a_deadlock(seed: int) -> None:
-    story = Story(seed, Faults())
+    scenario = Scenario(seed, Faults())
     for number in range(4):
-        story.client(number, [list("abc"), list("ac")])
-    story.world.play(300.0)
-    assert (story.done, story.reported) == (8, [])
+        scenario.client(number, [list("abc"), list("ac")])
+    scenario.simulator.play(300.0)
+    assert (scenario.done, scenario.reported) == (8, [])
 
 
 def test_without_a_timeout_it_stays() -> None:
-    story = Story(1, Faults(), timeout=None)
-    story.client(1, [["a", "b"]])
-    story.client(2, [["b", "a"]])
-    story.world.play(60.0)
-    assert story.done == 0
-    (cycle,) = deadlocks.cycles(story.snapshot())
+    scenario = Scenario(1, Faults(), timeout=None)
+    scenario.client(1, [["a", "b"]])
+    scenario.client(2, [["b", "a"]])
+    scenario.simulator.play(60.0)
+    assert scenario.done == 0
+    (cycle,) = deadlocks.cycles(scenario.snapshot())
     assert {wait.name for wait in cycle} == {"a", "b"}
 
 
@@ -173,40 +175,40 @@ def test_a_search_asks_only_for_locks_of_its_wait(
     taken: list[list[str]], asked: set[str | None]
 ) -> None:
     Curious.questions.clear()
-    story = Story(2, Faults(), timeout=0.05)
-    story.backend = Curious
+    scenario = Scenario(2, Faults(), timeout=0.05)
+    scenario.backend = Curious
     for number, order in enumerate(taken):
-        story.client(number, [order])
-    story.world.play(60.0)
-    assert story.done == len(taken)
-    assert story.existed == set(story.reported)
+        scenario.client(number, [order])
+    scenario.simulator.play(60.0)
+    assert scenario.done == len(taken)
+    assert scenario.existed == set(scenario.reported)
     assert set(Curious.questions) == asked
 
 
 def test_an_owner_of_many_locks_lists_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlocks, "MOST_ASKED", 16)
     Curious.questions.clear()
-    story = Story(1, Faults())
-    story.backend = Curious
+    scenario = Scenario(1, Faults())
+    scenario.backend = Curious
     many = [f"lock {number}" for number in range(deadlocks.MOST_ASKED + 1)]
-    story.client(1, [[*many, "a", "b"]])
-    story.client(2, [["b", *many[:1]]])
-    story.world.play(60.0)
-    assert story.done == 2
+    scenario.client(1, [[*many, "a", "b"]])
+    scenario.client(2, [["b", *many[:1]]])
+    scenario.simulator.play(60.0)
+    assert scenario.done == 2
     assert None in Curious.questions
 
 
 def test_a_waiter_that_does_not_say_what_it_holds_is_found_by_listing_all() -> None:
     """Its client does not search for deadlocks itself, or is of another version."""
     Curious.questions.clear()
-    story = Story(1, Faults())
-    story.backend = Curious
-    story.client(1, [["a", "b"]])
-    story.timeout = None
-    story.client(2, [["b", "c"]])
-    story.client(3, [["c", "a"]])
-    story.world.play(10.0)
-    assert story.existed
+    scenario = Scenario(1, Faults())
+    scenario.backend = Curious
+    scenario.client(1, [["a", "b"]])
+    scenario.timeout = None
+    scenario.client(2, [["b", "c"]])
+    scenario.client(3, [["c", "a"]])
+    scenario.simulator.play(10.0)
+    assert scenario.existed
     assert None in Curious.questions
 
 
@@ -224,9 +226,9 @@ class Silent(NodeQueue):
 
 
 def test_a_search_that_fails_is_repeated() -> None:
-    story = Story(1, Faults())
-    story.backend = Silent
-    story.client(1, [["a", "b"]])
-    story.client(2, [["b", "a"]])
-    story.world.play(60.0)
-    assert (story.done, len(story.reported)) == (2, 1)
+    scenario = Scenario(1, Faults())
+    scenario.backend = Silent
+    scenario.client(1, [["a", "b"]])
+    scenario.client(2, [["b", "a"]])
+    scenario.simulator.play(60.0)
+    assert (scenario.done, len(scenario.reported)) == (2, 1)

@@ -1,11 +1,11 @@
-"""Seeds of stories on a store that compares and sets one value pass."""
+"""Seeds of scenarios on a store that compares and sets one value pass."""
 
 from __future__ import annotations
 
 import pytest
 from verification.simulation.quarters import QUARTERS
+from verification.simulation.scenarios import play, report
 from verification.simulation.seeds import must_pass
-from verification.simulation.stories import play, report
 
 pytestmark = pytest.mark.first_tier
 

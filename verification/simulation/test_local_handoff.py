@@ -1,4 +1,4 @@
-"""Seeds of stories with local hand-off and cached leases pass."""
+"""Seeds of scenarios with local hand-off and cached leases pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.first_tier
 KINDS = [("local handoff", 20), ("local handoff redis", 8), ("cached", 20), ("cached redis", 8)]
 
 
-# The later seeds include stories with forks.
+# The later seeds include scenarios with forks.
 @pytest.mark.parametrize("first", [0, 20_000])
 @pytest.mark.parametrize("quarter", QUARTERS)
 @pytest.mark.parametrize(("kind", "seeds"), KINDS)

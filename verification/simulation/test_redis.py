@@ -1,12 +1,12 @@
-"""Seeds of stories on Redis pass; lost data and a clock that jumps show what remains."""
+"""Seeds of scenarios on Redis pass; lost data and a clock that jumps show what remains."""
 
 from __future__ import annotations
 
 import pytest
 from verification.simulation.quarters import QUARTERS
 from verification.simulation.redis import trim_always
+from verification.simulation.scenarios import play, report
 from verification.simulation.seeds import must_pass
-from verification.simulation.stories import play, report
 
 pytestmark = pytest.mark.first_tier
 

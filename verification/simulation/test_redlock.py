@@ -1,11 +1,11 @@
-"""Seeds of stories on Redlock pass; lost data shows which guarantees remain."""
+"""Seeds of scenarios on Redlock pass; lost data shows which guarantees remain."""
 
 from __future__ import annotations
 
 import pytest
 from verification.simulation.quarters import QUARTERS
+from verification.simulation.scenarios import play
 from verification.simulation.seeds import must_pass
-from verification.simulation.stories import play
 
 pytestmark = pytest.mark.first_tier
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from verification.simulation.planted.sqlite import no_local_expiry
 from verification.simulation.quarters import QUARTERS
+from verification.simulation.scenarios import KINDS, play, report
 from verification.simulation.seeds import chunks, line, must_pass, play_all, total
-from verification.simulation.stories import KINDS, play, report
 
 pytestmark = pytest.mark.first_tier
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.first_tier
 SEEDS, MODES = 200, 13
 ENOUGH = 3000
 HERE = Path(__file__).parent
-# The story and the seed.
+# The scenario and the seed.
 ONCE_FAILED = re.findall(r"^(\w[\w ]*) (\d+)$", (HERE / "seeds.txt").read_text(), re.MULTILINE)
 
 

@@ -1,12 +1,12 @@
-"""Seeds of stories on PostgreSQL pass; terminated sessions show which guarantees remain."""
+"""Seeds of scenarios on PostgreSQL pass; terminated sessions show which guarantees remain."""
 
 from __future__ import annotations
 
 import pytest
 from verification.models.sql_tables import Tables
 from verification.simulation.quarters import QUARTERS
+from verification.simulation.scenarios import play, report
 from verification.simulation.seeds import must_pass
-from verification.simulation.stories import play, report
 
 from leaselock._backends.sql.statements import dialect_of
 

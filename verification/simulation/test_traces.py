@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.first_tier
-# Of each story; a wrong order of names shows in one of them.
+# Of each scenario; a wrong order of names shows in one of them.
 SEEDS = 17
 
 

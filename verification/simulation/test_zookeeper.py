@@ -1,4 +1,4 @@
-"""Seeds of stories on ZooKeeper pass."""
+"""Seeds of scenarios on ZooKeeper pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hash the trace of every seed of every story: the gate of a change that keeps the behaviour.
+"""Hash the trace of every seed of every scenario: the gate of a change that keeps the behaviour.
 
 ``python -m verification.simulation.traces --write build/traces.txt`` before the change, and
 ``python -m verification.simulation.traces --against build/traces.txt`` after it. A seed whose trace
@@ -16,11 +16,11 @@ from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
-from verification.simulation.stories import KINDS, play
+from verification.simulation.scenarios import KINDS, play
 
 
 def digest(kind: str, seed: int) -> str:
-    """A line: the story, the seed, the hash of its trace, and its violation if there is one."""
+    """A line: the scenario, the seed, the hash of its trace, and its violation if there is one."""
     outcome = play(kind, seed, traced=True)
     text = "\n".join([*outcome.trace, outcome.violation or ""])
     shown = f"\t{outcome.violation}" if outcome.violation else ""
@@ -28,7 +28,7 @@ def digest(kind: str, seed: int) -> str:
 
 
 def digests(kinds: list[str], seeds: int, jobs: int) -> list[str]:
-    """The lines of that many seeds of each story."""
+    """The lines of that many seeds of each scenario."""
     lines: list[str] = []
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         for kind in kinds:
@@ -45,7 +45,7 @@ def differences(before: list[str], after: list[str]) -> list[str]:
 def main() -> int:
     """Write the hashes, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=300, help="of each story")
+    parser.add_argument("--seeds", type=int, default=300, help="of each scenario")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--store", choices=sorted(KINDS), action="append")
     where = parser.add_mutually_exclusive_group(required=True)

@@ -1,11 +1,11 @@
-"""The users of a story, which acquire locks and check the results."""
+"""The users of a scenario, which acquire locks and check the results."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from verification.simulation.judge import EXTENSION, Violation
-from verification.simulation.world import Interrupted
+from verification.simulation.simulator import Interrupted
 
 from leaselock._core.effects import Sleep
 from leaselock.errors import LeaseLost, StoreError
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from verification.simulation.forks import Child
-    from verification.simulation.story import Story
-    from verification.simulation.world import Machine
+    from verification.simulation.scenario import Scenario
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.lease_handle import LeaseHandle
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 class User:
     """One thread or task of a machine, which acquires and releases locks."""
 
-    def __init__(self, story: Story, machine: Machine, service: ClientCore) -> None:
-        self.story = story
-        self.chance = story.world.chance
+    def __init__(self, scenario: Scenario, machine: Machine, service: ClientCore) -> None:
+        self.scenario = scenario
+        self.chance = scenario.simulator.chance
         self.machine = machine
         self.service = service
-        self.rounds = self.chance.choice(story.rounds)
+        self.rounds = self.chance.choice(scenario.rounds)
 
     async def live(self) -> None:
         """Acquire a lock, work, release it; several times."""
@@ -39,7 +39,7 @@ class User:
             try:
                 await self._once()
             except StoreError:
-                if self.story.calm:
+                if self.scenario.calm:
                     raise Violation(
                         "answer", "a request failed although the store answered all"
                     ) from None
@@ -59,15 +59,15 @@ class User:
 
     def _mutex(self) -> Mutex:
         return self.service.mutex(
-            self.chance.choice(self.story.names),
-            lease=self.chance.choice(self.story.leases),
+            self.chance.choice(self.scenario.names),
+            lease=self.chance.choice(self.scenario.leases),
             renew=self.chance.random() < 0.8,
             timeout=None,
             reentrant=True,
             protocol=None,
             label=None,
-            local_handoffs=self.story.local_handoffs,
-            cached=self.story.cached,
+            local_handoffs=self.scenario.local_handoffs,
+            cached=self.scenario.cached,
         )
 
     async def _once(self) -> None:
@@ -90,15 +90,15 @@ class User:
     def _refused(self, timeout: float | None, waited: float) -> None:
         if timeout is None:
             raise Violation("answer", "a wait without end ended without the lock")
-        if self.story.calm and not timeout - 1e-9 <= waited <= timeout + 0.2:
+        if self.scenario.calm and not timeout - 1e-9 <= waited <= timeout + 0.2:
             raise Violation("answer", f"a wait of {timeout} s ended after {waited:.3f} s")
 
     async def _work(self, mutex: Mutex, handle: LeaseHandle) -> None:
         for _ in range(self.chance.choice((1, 2, 4))):
-            await self._pause(self.chance.choice(self.story.works))
+            await self._pause(self.chance.choice(self.scenario.works))
             if handle.lost():
                 return
-            self.story.perhaps_fork(self.machine, self.service, mutex, handle)
+            self.scenario.perhaps_fork(self.machine, self.service, mutex, handle)
             if self.chance.random() < 0.2:
                 await self._nest(mutex, handle)
             if self.chance.random() < 0.05 and not handle.lost():
@@ -135,5 +135,5 @@ class User:
         try:
             await handle.release()
         except (LeaseLost, StoreError):
-            if valid and self.story.calm and hold.renew:
+            if valid and self.scenario.calm and hold.renew:
                 raise Violation("loss", f"{hold.claim.name} was lost without a fault") from None

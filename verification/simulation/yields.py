@@ -1,14 +1,14 @@
-"""Stories in which holders keep a lock until they learn that others wait."""
+"""Scenarios in which holders keep a lock until they learn that others wait."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from verification.simulation.judge import Violation
-from verification.simulation.redis import RedisStory
+from verification.simulation.redis import RedisScenario
 from verification.simulation.redis_modes import read
-from verification.simulation.sql import SqlStory
-from verification.simulation.story import Story
+from verification.simulation.scenario import Scenario
+from verification.simulation.sql import SqlScenario
 from verification.simulation.user import User
 
 from leaselock._backends.memory.store import CAPABILITIES
@@ -17,7 +17,7 @@ from leaselock._core.queue import NodeQueue
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.lease_handle import LeaseHandle
 
@@ -33,7 +33,7 @@ INTERVALS, MORE = 6, 60
 class YieldingUser(User):
     """Works until it is told that others wait."""
 
-    story: YieldPlay
+    scenario: YieldPlay
 
     async def _once(self) -> None:
         mutex = self._mutex()
@@ -58,17 +58,17 @@ class YieldingUser(User):
         while not told and self.machine.now() < end and not handle.lost():
             await Sleep(self.machine.now() + LOOK)
             # What the machine does not run, it cannot hear: so looks are counted, not seconds.
-            unheard = unheard + 1 if self.story.others_wait(handle.hold.claim.name) else 0
+            unheard = unheard + 1 if self.scenario.others_wait(handle.hold.claim.name) else 0
             if unheard > bound and not told and not handle.lost():
                 raise Violation("progress", f"a holder was not told of a waiter in {unheard} looks")
 
     def _bound(self, handle: LeaseHandle) -> int:
-        if self.story.calm:
+        if self.scenario.calm:
             return PUSHED
         return round(INTERVALS * handle.hold.claim.lease / 3 / LOOK) + MORE
 
 
-class YieldPlay(Story):
+class YieldPlay(Scenario):
     """Holders that yield, on any store."""
 
     users = (1, 2)
@@ -89,7 +89,7 @@ class YieldPlay(Story):
         return any(self.model.alive(claim.client) for claim in claims)
 
 
-class YieldStory(YieldPlay):
+class YieldScenario(YieldPlay):
     """The rules, with the guarantees of the store in memory."""
 
     def make_backend(self, machine: Machine) -> NodeQueue:
@@ -97,7 +97,7 @@ class YieldStory(YieldPlay):
         return NodeQueue(CAPABILITIES, "store", "listener")
 
 
-class SqlYieldStory(YieldPlay, SqlStory):
+class SqlYieldScenario(YieldPlay, SqlScenario):
     """Protocol "lease" of PostgreSQL."""
 
     def others_wait(self, name: str) -> bool:
@@ -107,7 +107,7 @@ class SqlYieldStory(YieldPlay, SqlStory):
         return any(waiter["expires"] > model.tables.micros() for waiter in waiters)
 
 
-class RedisYieldStory(YieldPlay, RedisStory):
+class RedisYieldScenario(YieldPlay, RedisScenario):
     """The scripts of Redis."""
 
     form = "hash"

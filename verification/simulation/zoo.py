@@ -1,4 +1,4 @@
-"""Stories on ZooKeeper: the production text of both protocols on the model of an ensemble."""
+"""Scenarios on ZooKeeper: the production text of both protocols on the model of an ensemble."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from verification.models.zookeeper_model import Model
 from verification.simulation.judge import ValidityJudge, Violation
-from verification.simulation.story import HEAL, Story
+from verification.simulation.scenario import HEAL, Scenario
 from verification.simulation.zoo_connection import SimulatedConnection
 from verification.simulation.zoo_ensemble import HALF, Ensemble, Troubles
 
@@ -17,7 +17,7 @@ from leaselock._backends.zookeeper.single import SingleBackend
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from verification.simulation.world import Faults, Machine
+    from verification.simulation.simulator import Faults, Machine
     from verification.simulation.zoo_servers import Server
 
     from leaselock._backends.zookeeper.session_backend import SessionBackend
@@ -48,7 +48,7 @@ class ZooJudge(ValidityJudge):
             raise Violation("left behind", f"nodes without a claim are left: {left}")
 
 
-class ZooStory(Story):
+class ZooScenario(Scenario):
     """The protocol "queue" on one server."""
 
     def __init__(self, seed: int, traced: bool = False) -> None:
@@ -57,16 +57,16 @@ class ZooStory(Story):
 
     def make_model(self) -> Any:
         """One server."""
-        world = self.world
-        return Model(lambda: world.time, world.after, self._runs, SESSION)
+        simulator = self.simulator
+        return Model(lambda: simulator.time, simulator.after, self._runs, SESSION)
 
     def _runs(self, name: str) -> bool:
         machine = self.judge.machines[name]
-        return machine.alive and machine.frozen_until <= self.world.time
+        return machine.alive and machine.frozen_until <= self.simulator.time
 
     def make_judge(self) -> ZooJudge:
         """The judge of one server."""
-        return ZooJudge(self.world, self.model, self.calm, max(self.leases))
+        return ZooJudge(self.simulator, self.model, self.calm, max(self.leases))
 
     def make_backend(self, machine: Machine) -> SessionBackend:
         """The protocol "queue"."""
@@ -87,7 +87,7 @@ class ZooStory(Story):
         return super()._faults()._replace(lost_message=0.0)
 
 
-class SingleStory(ZooStory):
+class SingleScenario(ZooScenario):
     """The protocol "single" on one server."""
 
     def make_backend(self, machine: Machine) -> SingleBackend:
@@ -106,7 +106,7 @@ class EnsembleJudge(ZooJudge):
             raise AssertionError("a server has other nodes than the committed ones")
 
 
-class EnsembleStory(ZooStory):
+class EnsembleScenario(ZooScenario):
     """The protocol "queue" on several servers: followers lag, are partitioned from the leader, and
     stop; the leader changes.
     """
@@ -116,44 +116,46 @@ class EnsembleStory(ZooStory):
 
     def make_model(self) -> Ensemble:
         """Three servers, sometimes five."""
-        world, size = self.world, self.world.chance.choice(SIZES)
-        return Ensemble(lambda: world.time, world.after, self._runs, SESSION, world.chance, size)
+        simulator, size = self.simulator, self.simulator.chance.choice(SIZES)
+        return Ensemble(
+            lambda: simulator.time, simulator.after, self._runs, SESSION, simulator.chance, size
+        )
 
     def make_judge(self) -> EnsembleJudge:
         """The judge of several servers."""
-        return EnsembleJudge(self.world, self.model, self.calm, max(self.leases))  # type: ignore[arg-type]
+        return EnsembleJudge(self.simulator, self.model, self.calm, max(self.leases))  # type: ignore[arg-type]
 
     def _faults(self) -> Faults:
         # Requests and replies are lost with their connection, by the model of the ensemble.
-        chance = self.world.chance
+        chance = self.simulator.chance
         self.model.troubles = Troubles(chance.choice(LAGS), chance.choice(LOSSES))
         self.unrest = chance.choice(UNREST)
         return super()._faults()._replace(lost_request=0.0, lost_reply=0.0)
 
     def _disturb(self) -> None:
         super()._disturb()
-        chance = self.world.chance
-        if self.world.time < HEAL and chance.random() < self.unrest:
+        chance = self.simulator.chance
+        if self.simulator.time < HEAL and chance.random() < self.unrest:
             chance.choice((self._disconnect, self._elect, self._stop, self._part, self._part))()
 
     def _disconnect(self) -> None:
-        chance, model = self.world.chance, self.model
+        chance, model = self.simulator.chance, self.model
         if model.links:
             chance.choice((model.cut, model.silence))(chance.choice(list(model.links)))
 
     def _elect(self) -> None:
-        self.model.elect(self.world.chance.expovariate(1 / ELECTION))
+        self.model.elect(self.simulator.chance.expovariate(1 / ELECTION))
 
     def _stop(self) -> None:
         """A server stops, and starts again."""
-        server = self.world.chance.choice(self.model.servers)
+        server = self.simulator.chance.choice(self.model.servers)
         if self._can_miss(server):
-            self.model.stop(server, self.world.chance.expovariate(1 / ELECTION))
+            self.model.stop(server, self.simulator.chance.expovariate(1 / ELECTION))
             self._later(lambda: self.model.start(server))
 
     def _part(self) -> None:
         """The leader and a follower are partitioned for a while."""
-        chance, model = self.world.chance, self.model
+        chance, model = self.simulator.chance, self.model
         server = chance.choice(model.servers)
         if self._can_miss(server) and server is not model.leader:
             server.partitioned = True
@@ -167,14 +169,14 @@ class EnsembleStory(ZooStory):
         return server.up and not server.partitioned and able - 1 > len(servers) / 2
 
     def _later(self, action: Callable[[], None]) -> None:
-        self.world.after(self.world.chance.expovariate(1 / AWAY), action)
+        self.simulator.after(self.simulator.chance.expovariate(1 / AWAY), action)
 
     def _heal(self) -> None:
         super()._heal()
         self.model.troubles = Troubles()
 
 
-class EnsembleSingleStory(EnsembleStory):
+class EnsembleSingleScenario(EnsembleScenario):
     """The protocol "single" on several servers."""
 
-    make_backend = SingleStory.make_backend
+    make_backend = SingleScenario.make_backend

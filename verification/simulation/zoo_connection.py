@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from verification.models.zookeeper_model import Model
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.effects import Call
 
@@ -57,8 +57,8 @@ class SimulatedConnection:
         self._after_delay(arrive)
 
     def _after_delay(self, action: Callable[[], None]) -> None:
-        world = self.machine.world
-        world.after(world.delay(world.faults), action)
+        simulator = self.machine.simulator
+        simulator.after(simulator.delay(simulator.faults), action)
 
     def handle(
         self,
@@ -95,8 +95,8 @@ class SimulatedConnection:
 
     def _at(self, until: float, action: Callable[[], None]) -> None:
         if until < FOREVER:
-            world = self.machine.world
-            world.after(max(0.0, until / self.machine.rate - world.time), action)
+            simulator = self.machine.simulator
+            simulator.after(max(0.0, until / self.machine.rate - simulator.time), action)
 
     def _await_events(
         self, mailbox: Mailbox, until: float, answer: Callable[[object], None]
@@ -114,14 +114,14 @@ class SimulatedConnection:
 
     def _send(self, batch: Batch, answer: Callable[[object], None]) -> None:
         """A batch or its reply may be lost with the connection."""
-        world, machine = self.machine.world, self.machine
+        simulator, machine = self.machine.simulator, self.machine
         self.sent += 1
         number = self.sent
-        if world.chance.random() < world.faults.lost_request:
+        if simulator.chance.random() < simulator.faults.lost_request:
             return
 
         def replied(result: object) -> None:
-            if world.chance.random() >= world.faults.lost_reply:
+            if simulator.chance.random() >= simulator.faults.lost_reply:
                 self._after_delay(lambda: answer(result))
 
         self._after_delay(lambda: self.model.ask(machine.name, number, batch, replied))

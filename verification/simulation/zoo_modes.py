@@ -1,4 +1,4 @@
-"""Stories with readers, writers, updates and permits on ZooKeeper."""
+"""Scenarios with readers, writers, updates and permits on ZooKeeper."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verification.simulation.modes import (
     ModesPlay,
     PersistentUser,
 )
-from verification.simulation.zoo import ROOT, EnsembleJudge, EnsembleStory, ZooJudge, ZooStory
+from verification.simulation.zoo import ROOT, EnsembleJudge, EnsembleScenario, ZooJudge, ZooScenario
 
 from leaselock._backends.zookeeper.data import read
 from leaselock._backends.zookeeper.paths import QUEUE, owner_of, path_of
@@ -23,7 +23,7 @@ from leaselock._backends.zookeeper.semaphores import limit_of
 from leaselock._core.backend import Busy
 
 if TYPE_CHECKING:
-    from verification.simulation.world import Machine
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.backend import Claim, Grant
 
@@ -46,7 +46,7 @@ class ManyNodes(ManyHolds):
         tree: Any = self.model.tree  # type: ignore[attr-defined]
         if tree.zxid == self.seen_changes:
             return
-        self.wanted.append((self.world.time, self._wanted(tree)))
+        self.wanted.append((self.simulator.time, self._wanted(tree)))
         held, self.held = self.held, len(tree.below.get(PATH, ()))
         # Several changes at once may be a grant and then a smaller number.
         if held < self.held and tree.zxid == self.seen_changes + 1:
@@ -93,7 +93,7 @@ class JudgedBackend(QueueBackend):
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """Acquire the lock, or take a place in the queue."""
-        asked = self.machine.world.time
+        asked = self.machine.simulator.time
         reply = await super().acquire(claim, wait=wait, until=until)
         if isinstance(reply, Busy) and claim.mode == "permits" and not wait:
             self.judge.refused(claim, asked)
@@ -108,14 +108,14 @@ class EnsembleModesJudge(ManyNodes, EnsembleJudge):
     """The same with several servers."""
 
 
-class ZooModesPlay(ModesPlay, ZooStory):
-    """In some stories an operator changes the number of permits."""
+class ZooModesPlay(ModesPlay, ZooScenario):
+    """In some scenarios an operator changes the number of permits."""
 
     judge: ManyNodes
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
-        self.resizes = SEMAPHORE in self.names and self.world.chance.random() < 0.3
+        self.resizes = SEMAPHORE in self.names and self.simulator.chance.random() < 0.3
         if self.resizes:
             self.judge.most = max(LIMITS)
 
@@ -128,27 +128,27 @@ class ZooModesPlay(ModesPlay, ZooStory):
         return super().nodes_of(parent, child) | {id(self.judge): self.judge}
 
 
-class ZooModesStory(ZooModesPlay):
+class ZooModesScenario(ZooModesPlay):
     """On one server."""
 
     def make_judge(self) -> ZooModesJudge:
         """The judge of one server."""
-        judge = ZooModesJudge(self.world, self.model, self.calm, max(self.leases))
+        judge = ZooModesJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.begin()
         return judge
 
 
-class EnsembleModesStory(ZooModesPlay, EnsembleStory):
+class EnsembleModesScenario(ZooModesPlay, EnsembleScenario):
     """On several servers."""
 
     def make_judge(self) -> EnsembleModesJudge:
         """The judge of several servers."""
-        judge = EnsembleModesJudge(self.world, self.model, self.calm, max(self.leases))  # type: ignore[arg-type]
+        judge = EnsembleModesJudge(self.simulator, self.model, self.calm, max(self.leases))  # type: ignore[arg-type]
         judge.begin()
         return judge
 
 
-class PersistentZooStory(ZooModesStory):
+class PersistentZooScenario(ZooModesScenario):
     """Conversions that follow an interrupted one."""
 
     user = PersistentUser
@@ -156,14 +156,14 @@ class PersistentZooStory(ZooModesStory):
     kinds = (["a"],)
 
 
-class NumberedZooStory(ZooModesStory):
+class NumberedZooScenario(ZooModesScenario):
     """Permits that have numbers."""
 
     numbered = True
     kinds = ([SEMAPHORE],)
 
 
-class NumberedEnsembleStory(EnsembleModesStory):
+class NumberedEnsembleScenario(EnsembleModesScenario):
     """Permits that have numbers."""
 
     numbered = True

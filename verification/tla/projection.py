@@ -1,6 +1,6 @@
 """Runs of the simulator, projected to the variables of `lease.tla`.
 
-The run is that of the story `memory`: the production text of the client, with `_core/rules.py` as
+The run is that of the scenario `memory`: the production text of the client, with `_core/rules.py` as
 the store. What the simulator does with it is recorded as events: a client begins a request, the
 store carries one out (with the state of the lock after it), a client gets the answer or stops
 waiting for it. The projection decides nothing: whether the events are a behaviour of the model is
@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from verification.models.sqlite_model import Model
-from verification.simulation.stories import MemoryStory
-from verification.simulation.story import CRASH
+from verification.simulation.scenario import CRASH
+from verification.simulation.scenarios import MemoryScenario
 
 from leaselock._backends.memory.store import CAPABILITIES
 from leaselock._core.backend import Acquire, Busy, Grant, Release, Renew
@@ -27,8 +27,8 @@ from leaselock._core.rules import NEVER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from verification.simulation.story import Outcome
-    from verification.simulation.world import Machine
+    from verification.simulation.scenario import Outcome
+    from verification.simulation.simulator import Machine
 
     from leaselock._core.backend import Claim
 
@@ -57,8 +57,8 @@ class Sent(NamedTuple):
 class Recorder:
     """The events of one run."""
 
-    def __init__(self, story: TracedStory) -> None:
-        self.story = story
+    def __init__(self, scenario: TracedScenario) -> None:
+        self.scenario = scenario
         self.events: list[dict[str, object]] = []
         # By the id of a claim: the machine, and its number among the machine's claims.
         self.numbers: dict[str, tuple[str, int]] = {}
@@ -72,12 +72,12 @@ class Recorder:
     def add(self, kind: str, **fields: object) -> None:
         """Record an event, and what every client believes now."""
         if not self.done:
-            now = ticks(self.story.world.time)
+            now = ticks(self.scenario.simulator.time)
             believed = frozenset(self._believed(now))
             self.events.append({"kind": kind, "at": now, "believed": believed, **fields})
 
     def _believed(self, now: int) -> Iterator[tuple[str, int, int]]:
-        for registry in self.story.judge.registry.values():
+        for registry in self.scenario.judge.registry.values():
             for reference in list(registry.holds.values()):
                 hold = reference()
                 if hold is not None and hold.state is State.HELD:
@@ -98,7 +98,7 @@ class Recorder:
         return sent
 
     def _message(self, claim: Claim, op: str) -> Sent:
-        return Sent(*self.numbers[claim.id], op, ticks(self.story.world.time))
+        return Sent(*self.numbers[claim.id], op, ticks(self.scenario.simulator.time))
 
     def _ask(self, machine: str, request: Acquire) -> Sent:
         claim = request.claim
@@ -125,7 +125,7 @@ class Recorder:
 
     def _perhaps_later(self, machine: str, claim: Claim) -> bool:
         """Record that the client gave the release of a claim to its renewer, if it did."""
-        pending = claim.id in self.story.judge.registry[machine].pending_releases
+        pending = claim.id in self.scenario.judge.registry[machine].pending_releases
         if pending and claim.id not in self.later:
             self.later.add(claim.id)
             self.add("later", c=machine)
@@ -133,7 +133,7 @@ class Recorder:
 
     def arrive(self, request: object, answer: object) -> None:
         """The store has carried out a request."""
-        entry = self.story.model.table.entries[NAME]
+        entry = self.scenario.model.table.entries[NAME]
         holds = frozenset(
             (*self.numbers[h.id], ticks(h.expires), h.offered) for h in entry.holds.values()
         )
@@ -211,8 +211,8 @@ class TracedQueue(NodeQueue):
         return reply
 
 
-class TracedStory(MemoryStory):
-    """The story whose runs the model must accept."""
+class TracedScenario(MemoryScenario):
+    """The scenario whose runs the model must accept."""
 
     users = (1,)
 
@@ -225,7 +225,7 @@ class TracedStory(MemoryStory):
 
     def make_model(self) -> TracedModel:
         """Make the store."""
-        model = TracedModel(lambda: ticks(self.world.time) / TICKS, self._micros)
+        model = TracedModel(lambda: ticks(self.simulator.time) / TICKS, self._micros)
         model.recorder = self.recorder
         return model
 
@@ -236,8 +236,8 @@ class TracedStory(MemoryStory):
         return backend
 
     def run(self) -> Outcome:
-        """Play the story. What is cleaned up after it is not a part of the run."""
-        self.world.after(self.end - 1e-3, self._stop)
+        """Play the scenario. What is cleaned up after it is not a part of the run."""
+        self.simulator.after(self.end - 1e-3, self._stop)
         return super().run()
 
     def _stop(self) -> None:
@@ -248,11 +248,11 @@ def events_of(seed: int) -> list[dict[str, object]]:
     """The events of one seed, whatever the simulator's own judge says about it. RuntimeError if the
     run was cut short by an exception: then nothing would be compared.
     """
-    story = TracedStory(seed)
-    outcome = story.run()
+    scenario = TracedScenario(seed)
+    outcome = scenario.run()
     if outcome.invariant == CRASH:
         raise RuntimeError(f"seed {seed}: {outcome.violation}")
-    return story.recorder.events
+    return scenario.recorder.events
 
 
 def tla(value: object) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from verification.simulation.lua import rewrite, script_of
 from verification.simulation.plant import planted
-from verification.simulation.redis import RedisStory, trim_always
+from verification.simulation.redis import RedisScenario, trim_always
 
 from leaselock._backends.redis import index, keys, packed_commands, scripted_lock
 from leaselock._backends.redis.listener import Group, Listener
@@ -17,7 +17,7 @@ from leaselock._core.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
-    from verification.simulation.world import Faults
+    from verification.simulation.simulator import Faults
 
     from leaselock._backends.redis.messages import Subscription
     from leaselock._core.backend import Claim, Grant
@@ -260,30 +260,30 @@ def released_grant_accepted(patch: pytest.MonkeyPatch) -> None:
         def setdefault(self, key: str, default: Any = None) -> Any:
             return default
 
-    make, make_model = ScriptedLock.__init__, RedisStory.make_model
+    make, make_model = ScriptedLock.__init__, RedisScenario.make_model
 
     def careless(self: ScriptedLock, *arguments: Any) -> None:
         make(self, *arguments)
         self.given_back = Forgetting()
 
-    def replicated(self: RedisStory) -> Any:
+    def replicated(self: RedisScenario) -> Any:
         model = make_model(self)
         self.settings = self.settings._replace(replicas=1)
         return model
 
-    def seldom(self: RedisStory, wanted: int) -> int:
-        return wanted if self.calm or self.world.chance.random() < 0.5 else 0
+    def seldom(self: RedisScenario, wanted: int) -> int:
+        return wanted if self.calm or self.simulator.chance.random() < 0.5 else 0
 
-    make_faults = RedisStory._faults
+    make_faults = RedisScenario._faults
 
-    def late(self: RedisStory) -> Faults:
+    def late(self: RedisScenario) -> Faults:
         return make_faults(self)._replace(slow=0.1, delay=0.005)
 
     patch.setattr(ScriptedLock, "__init__", careless)
-    patch.setattr(RedisStory, "_faults", late)
-    patch.setattr(RedisStory, "works", (3.0,))
-    patch.setattr(RedisStory, "make_model", replicated)
-    patch.setattr(RedisStory, "_replicas", seldom)
+    patch.setattr(RedisScenario, "_faults", late)
+    patch.setattr(RedisScenario, "works", (3.0,))
+    patch.setattr(RedisScenario, "make_model", replicated)
+    patch.setattr(RedisScenario, "_replicas", seldom)
 
 
 @planted("redis", faults={"slow": 0.02, "freeze": 0.05, "freeze_mean": 1.0})
@@ -299,7 +299,7 @@ def renewal_creates_lock(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-# The story that shows it.
+# The scenario that shows it.
 @planted("redis data loss")
 def renewal_unchecked(patch: pytest.MonkeyPatch) -> None:
     """A renewal checks that the lock is held, but not its holder (hazard A4)."""

@@ -22,7 +22,7 @@ def half_is_majority(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Votes, "quorum", property(lambda votes: votes.masters // 2))
 
 
-# Not long before the first short story that finds it.
+# Not long before the first short scenario that finds it.
 @planted("redlock")
 def no_tombstone_on_silent_master(patch: pytest.MonkeyPatch) -> None:
     """No tombstone is written on a master at which a request may still arrive (hazard D2)."""
@@ -35,7 +35,7 @@ def no_tombstone_on_silent_master(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Redlock, "release", careless)
 
 
-# Of the stories that find it, one that ends soon: two hold the lock at once.
+# Of the scenarios that find it, one that ends soon: two hold the lock at once.
 @planted("redlock", faults={"slow": 0.1})
 def released_too_early(patch: pytest.MonkeyPatch) -> None:
     """A master that has not replied is sent the release at once, before its late grant."""

@@ -72,7 +72,7 @@ def freeze_at_grants(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SessionBackend, "granted", calling)
 
 
-# No story is calm.
+# No scenario is calm.
 @planted("zookeeper ensemble", faults={"freeze": 0.0})
 def renewed_by_read(patch: pytest.MonkeyPatch) -> None:
     """A renewal is a read, which a server without its leader answers (hazard I1)."""

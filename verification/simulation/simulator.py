@@ -1,4 +1,4 @@
-"""The simulator: one thread, a virtual clock, and a random generator seeded per story.
+"""The simulator: one thread, a virtual clock, and a random generator seeded per scenario.
 
 It is a third driver of the core, after threads and asyncio, and the `Env` of its operations. Every
 event is an entry in one agenda. The seed decides when and in which order events happen, which
@@ -89,8 +89,8 @@ class Machine:
 
     blocks_thread = False
 
-    def __init__(self, world: World, name: str, rate: float = 1.0) -> None:
-        self.world = world
+    def __init__(self, simulator: Simulator, name: str, rate: float = 1.0) -> None:
+        self.simulator = simulator
         self.name = name
         self.rate = rate
         self.alive = True
@@ -101,11 +101,11 @@ class Machine:
 
     def now(self) -> float:
         """This machine's clock."""
-        return self.world.time * self.rate
+        return self.simulator.time * self.rate
 
     def wall(self) -> float:
         """Unix time."""
-        return EPOCH + self.world.time
+        return EPOCH + self.simulator.time
 
     def random_id(self) -> str:
         """A name that no other machine gives."""
@@ -114,7 +114,7 @@ class Machine:
 
     def random(self) -> float:
         """A number from 0 up to 1."""
-        return self.world.chance.random()
+        return self.simulator.chance.random()
 
     def owner(self) -> Owner:
         """The operation that takes this step, or that was started on its behalf."""
@@ -153,22 +153,22 @@ class Machine:
         """Begin *operation* as a holder of its own."""
         run = Run(self, operation, Owner(name), name)
         self.runs[run] = None
-        self.world.after(0.0, lambda: self.world.step(run, 0, None, None))
+        self.simulator.after(0.0, lambda: self.simulator.step(run, 0, None, None))
         return run
 
     def freeze(self, seconds: float) -> None:
         """Stop stepping for a while, as SIGSTOP or a long pause does."""
-        self.frozen_until = max(self.frozen_until, self.world.time + seconds)
+        self.frozen_until = max(self.frozen_until, self.simulator.time + seconds)
 
     def crash(self) -> None:
-        """End without any clean-up reaching the world."""
+        """End without any clean-up reaching the simulator."""
         self.alive = False
-        self.world.moves += 1
+        self.simulator.moves += 1
         for run in list(self.runs):
             run.ended = True
             run.operation.close()
         self.runs.clear()
-        for model in self.world.models.values():
+        for model in self.simulator.models.values():
             model.die(self.name)
 
 
@@ -204,7 +204,7 @@ class LocalModel(Protocol):
         ...
 
 
-class World:
+class Simulator:
     """The agenda, the clock, the machines, and the models of the stores."""
 
     def __init__(self, seed: int, models: Mapping[str, Model | LocalModel], faults: Faults) -> None:

@@ -1,4 +1,4 @@
-"""A story: a few machines that contend for a few locks, with faults.
+"""A scenario: a few machines that contend for a few locks, with faults.
 
 The seed decides everything: the number of machines, their actions, the faults and their
 probabilities. Faults stop at `HEAL`; at `END` all locks must be free and all waiters served.
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from verification.models.sqlite_model import Model
 from verification.simulation.forks import forked
 from verification.simulation.judge import Judge, Violation
+from verification.simulation.simulator import EPOCH, Faults, Machine, Simulator
 from verification.simulation.user import User
-from verification.simulation.world import EPOCH, Faults, Machine, World
 
 from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core.client_core import ClientCore
@@ -31,7 +31,7 @@ END = 150.0
 TIMEOUT = 2.0
 LEASES = ((1.0, 2.0, 4.0), (1.0, 2.0, 4.0), (20.0,))
 CALM = 4
-# How many locks a user acquires. Short stories cost half as much and find most planted bugs in the
+# How many locks a user acquires. Short scenarios cost half as much and find most planted bugs in the
 # same time as long ones; a few bugs need many acquisitions.
 LONG, SHORT = (3, 6, 10), (1, 2, 4)
 LONG_ONES, EACH = 20_000, 10
@@ -40,7 +40,7 @@ FORKING, FORK, MOST_CHILDREN = 5, 0.15, 2
 
 
 def is_long(seed: int) -> bool:
-    """Return whether the story is long: the first seeds, and every tenth of the others."""
+    """Return whether the scenario is long: the first seeds, and every tenth of the others."""
     return seed < LONG_ONES or seed % EACH == 0
 
 
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
     """What was violated; "crash" where an operation ended with an error that is none of ours."""
 
 
-class Story:
+class Scenario:
     """One seed."""
 
     # The mean durations of the work under a lock, in seconds.
@@ -78,16 +78,16 @@ class Story:
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         self.seed = seed
-        self.world = World(seed, {}, Faults())
-        chance = self.world.chance
+        self.simulator = Simulator(seed, {}, Faults())
+        chance = self.simulator.chance
         self.calm = chance.randrange(CALM) == 0
         self.model = self.make_model()
-        self.world.models = {"store": self.model, "listener": self.model}
-        self.world.trace = [] if traced else None
+        self.simulator.models = {"store": self.model, "listener": self.model}
+        self.simulator.trace = [] if traced else None
         self.leases = chance.choice(LEASES)
         self.rounds = LONG if is_long(seed) else SHORT
         self.judge = self.make_judge()
-        self.world.check = self.judge.check
+        self.simulator.check = self.judge.check
         self.crashes = not self.calm and chance.random() < 0.5
         self.cancels = chance.random() < 0.4
         self.breaks = not self.calm and chance.random() < 0.2
@@ -96,27 +96,27 @@ class Story:
         for number in range(chance.choice((2, 3, 4))):
             self._machine(f"m{number}")
         if not self.calm:
-            self.world.faults = self._faults()
+            self.simulator.faults = self._faults()
 
     def make_model(self) -> Any:
         """Make the store."""
-        return Model(lambda: self.world.time, self._micros)
+        return Model(lambda: self.simulator.time, self._micros)
 
     def make_judge(self) -> Judge:
         """Make the judge."""
-        return Judge(self.world, self.model, self.calm, max(self.leases))
+        return Judge(self.simulator, self.model, self.calm, max(self.leases))
 
     def make_backend(self, machine: Machine) -> Any:
         """Make the backend of a machine."""
         return NodeQueue(CAPABILITIES, "store", "listener")
 
     def _micros(self) -> int:
-        return int((EPOCH + self.world.time) * 1e6)
+        return int((EPOCH + self.simulator.time) * 1e6)
 
     def _faults(self) -> Faults:
         # A random subset of the faults, each with a random probability. All faults at their maximum
         # would find less, because hardly any operation would succeed.
-        chance = self.world.chance
+        chance = self.simulator.chance
 
         def some(maximum: float) -> float:
             return chance.random() * maximum if chance.random() < 0.5 else 0.0
@@ -132,11 +132,11 @@ class Story:
         )
 
     def _machine(self, name: str) -> None:
-        machine = Machine(self.world, name)
+        machine = Machine(self.simulator, name)
         backend = self.make_backend(machine)
         service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=TIMEOUT)
         self.judge.enrol(machine, service)
-        for number in range(self.world.chance.choice(self.users)):
+        for number in range(self.simulator.chance.choice(self.users)):
             machine.start(self.make_user(machine, service).live(), f"user{number}")
 
     def make_user(self, machine: Machine, service: ClientCore) -> User:
@@ -147,11 +147,11 @@ class Story:
         self, parent: Machine, service: ClientCore, mutex: Mutex, handle: LeaseHandle
     ) -> None:
         """Perhaps fork the process during its hold; the child gets a copy of everything."""
-        if not self.children_left or self.world.chance.random() >= FORK:
+        if not self.children_left or self.simulator.chance.random() >= FORK:
             return
-        child = Machine(self.world, f"{parent.name}fork{self.children_left}")
+        child = Machine(self.simulator, f"{parent.name}fork{self.children_left}")
         self.children_left -= 1
-        self.world.note(parent, f"forks {child.name}")
+        self.simulator.note(parent, f"forks {child.name}")
         instead = {id(parent): child, **self.nodes_of(parent, child)}
         copies = forked(child, instead, service, mutex, handle)
         self.judge.enrol(child, copies.service)
@@ -163,16 +163,16 @@ class Story:
 
     def _disturb(self) -> None:
         """Sometimes crash a machine, cancel a user, or break a lock as an operator."""
-        world, chance = self.world, self.world.chance
-        if world.time >= HEAL:
+        simulator, chance = self.simulator, self.simulator.chance
+        if simulator.time >= HEAL:
             return
-        world.after(chance.expovariate(1.0), self._disturb)
+        simulator.after(chance.expovariate(1.0), self._disturb)
         alive = [m for m in self.judge.machines.values() if m.alive]
         machine = chance.choice(alive) if alive else None
         if machine is None:
             return
         if self.crashes and chance.random() < 0.1:
-            world.note(machine, "crashes")
+            simulator.note(machine, "crashes")
             machine.crash()
         elif self.cancels and chance.random() < 0.3:
             self._cancel(machine)
@@ -182,32 +182,32 @@ class Story:
     def _cancel(self, machine: Machine) -> None:
         users = sorted((r.name, r) for r in machine.runs if r.name.startswith("user"))
         if users:
-            name, run = self.world.chance.choice(users)
-            self.world.note(machine, f"{name} is cancelled")
-            self.world.interrupt(run)
+            name, run = self.simulator.chance.choice(users)
+            self.simulator.note(machine, f"{name} is cancelled")
+            self.simulator.interrupt(run)
 
     async def _break(self, service: ClientCore) -> None:
         try:
-            name = self.world.chance.choice(self.names)
+            name = self.simulator.chance.choice(self.names)
             self.judge.breaking = True
             await service.break_lock(name, None)
         except (StoreError, NotHeld):
             return
 
     def _heal(self) -> None:
-        self.world.faults = Faults()
+        self.simulator.faults = Faults()
         for machine in self.judge.machines.values():
-            machine.frozen_until = min(machine.frozen_until, self.world.time)
+            machine.frozen_until = min(machine.frozen_until, self.simulator.time)
 
     def run(self) -> Outcome:
-        """Play the story, and return its outcome."""
+        """Play the scenario, and return its outcome."""
         violation: str | None = None
         invariant: Invariant | Literal["crash"] | None = None
         gc.disable()  # a collection at a random moment would not be determined by the seed
         try:
-            self.world.after(1.0, self._disturb)
-            self.world.after(HEAL, self._heal)
-            self.world.play(self.end)
+            self.simulator.after(1.0, self._disturb)
+            self.simulator.after(HEAL, self._heal)
+            self.simulator.play(self.end)
             self.judge.at_rest()
         except Violation as found:
             violation, invariant = str(found), found.invariant
@@ -218,7 +218,7 @@ class Story:
                 if machine.alive:
                     machine.crash()
             gc.enable()
-        trace = self.world.trace or []
+        trace = self.simulator.trace or []
         overlaps = len(self.judge.overlaps)
-        counts = self.judge.grants, self.world.steps
+        counts = self.judge.grants, self.simulator.steps
         return Outcome(self.seed, violation, *counts, trace, overlaps, invariant)
