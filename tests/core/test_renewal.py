@@ -418,7 +418,7 @@ def test_a_listener_that_ends_its_process_ends_neither_renewals_nor_reports() ->
 
 
 class Full(Simulator):
-    """A simulator where no process can be started while it is full. It keeps the reported errors."""
+    """A simulator that can start no process while it is full. It keeps the reported errors."""
 
     full = False
 

@@ -444,12 +444,12 @@ class PersistentDocumentScenario(DocumentModesScenario):
     kinds = (["a"],)
 
 
-# The scenario of stopped waiters, in seconds: when they stop, when the lock is released, and how soon
-# after that the living ones behind them must have had it. An offer lasts two seconds.
+# The scenario of stopped waiters, in seconds: when they stop, when the lock is released, and how
+# soon after that the living ones behind them must have had it. An offer lasts two seconds.
 STOPPED_AT, RELEASED_AT, SERVED_WITHIN = 8.0, 10.0, 4.0
 LIVING = 2
-# The scenario of processes that only try: their lease, how often one tries, and how long after the end
-# of the holder's lease one must have the lock. It is two times what the store's time may be wrong.
+# The scenario of processes that only try: their lease, how often one tries, and how long after the
+# end of the holder's lease one must have the lock. It is twice what the store's time may be wrong.
 TRIED_LEASE, TRY_EACH, TRIED_WITHIN = 3.0, 0.7, 4.5
 
 

@@ -1,8 +1,8 @@
 """All interleavings of two or three processes: ``python -m verification.simulation.explore``.
 
-This is the simulator of the simulation without chance. At each point the possible events are listed,
-and each choice is played: the order of messages and steps, which message is lost, which process
-dies, and whether time passes while a message is in flight. The last three are limited in number.
+This is the simulator without chance. At each point the possible events are listed, and each choice
+is played: the order of messages and steps, which message is lost, which process dies, and whether
+time passes while a message is in flight. The last three are limited in number.
 States seen before are pruned. The state consists of the answers that each process got so far, the
 store, and the messages in flight. The steps of a process between two messages happen at once.
 """

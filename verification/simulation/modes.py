@@ -1,4 +1,4 @@
-"""Scenarios with readers, writers, updates and permits, on the rules of the memory store and on SQL.
+"""Scenarios with readers, writers, updates and permits: the rules of the memory store, and SQL.
 
 The judge has a table of compatible modes of its own, and checks the store as well as what the
 clients count on.

@@ -31,8 +31,8 @@ END = 150.0
 TIMEOUT = 2.0
 LEASES = ((1.0, 2.0, 4.0), (1.0, 2.0, 4.0), (20.0,))
 CALM = 4
-# How many locks a user acquires. Short scenarios cost half as much and find most planted bugs in the
-# same time as long ones; a few bugs need many acquisitions.
+# How many locks a user acquires. Short scenarios cost half as much and find most planted bugs in
+# the same time as long ones; a few bugs need many acquisitions.
 LONG, SHORT = (3, 6, 10), (1, 2, 4)
 LONG_ONES, EACH = 20_000, 10
 # In every fifth of the others processes fork during a hold: the probability, and the maximum.

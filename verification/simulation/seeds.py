@@ -23,8 +23,8 @@ from verification.simulation.scenario import LONG_ONES
 from verification.simulation.scenarios import KINDS, SHOWN
 
 CHUNK = 50
-# Weights of the stores, so that a long run spends about the same time on each: a scenario on a table
-# in memory costs a third of the usual time, one with long scripts at each step five times of it.
+# Weights of the stores, so that a long run spends about the same time on each: a scenario on a
+# table in memory costs a third of the usual time, one with long scripts at each step five times.
 USUAL = 6
 SHARES = {"memory": 16, "sqlite": 16, "local handoff redis": 2, "cached redis": 2, "redis modes": 2}
 SHARES |= {"redlock": 1, "redlock survivable loss": 1}

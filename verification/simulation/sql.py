@@ -1,8 +1,8 @@
 """Scenarios on PostgreSQL: the production text on simulated connections to a model of the server.
 
 Connections are lost without an error, and the server ends their sessions by its own clock: the
-protocols survive that. In `TerminatedScenario` sessions are terminated by force: then two leases may
-overlap until the first client has been notified.
+protocols survive that. In `TerminatedScenario` sessions are terminated by force: then two leases
+may overlap until the first client has been notified.
 """
 
 from __future__ import annotations

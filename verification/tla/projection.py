@@ -1,7 +1,7 @@
 """Runs of the simulator, projected to the variables of `lease.tla`.
 
-The run is that of the scenario `memory`: the production text of the client, with `_core/rules.py` as
-the store. What the simulator does with it is recorded as events: a client begins a request, the
+The run is that of the scenario `memory`: the production text of the client, with `_core/rules.py`
+as the store. What the simulator does with it is recorded as events: a client begins a request, the
 store carries one out (with the state of the lock after it), a client gets the answer or stops
 waiting for it. The projection decides nothing: whether the events are a behaviour of the model is
 for TLC to say (`trace_lease.tla`).
