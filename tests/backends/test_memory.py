@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.memory.store import MOST_KEPT, Listener, Store, Table
 from leaselock._core.backend import (

@@ -8,7 +8,7 @@ import pytest
 from verification.models.redis_data import ErrorReply, Hash, Sorted
 from verification.models.redis_runner import Runner, commands_of
 from verification.models.redis_server import Connection, Server
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.redis import index
 from leaselock._backends.redis.keys import SLOTS, index_of, keys_of, slot_of, tag_of

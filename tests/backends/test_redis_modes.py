@@ -9,7 +9,7 @@ import pytest
 from testkit.servers.process import eventually
 from testkit.servers.redis import Redis
 from tests.redis_calls import calls_during, calls_of_scripts
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.redis import scripted_lock
 from leaselock._backends.redis.blocking import BlockingConnection

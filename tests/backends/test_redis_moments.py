@@ -10,7 +10,7 @@ import pytest
 import redis
 from verification.models.redis_runner import Runner, commands_of
 from verification.models.redis_server import Connection, Server
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.redis import listener, queue_state
 from leaselock._backends.redis.backend import CAPABILITIES, RedisBackend

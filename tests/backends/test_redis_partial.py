@@ -11,7 +11,7 @@ from testkit.servers.process import eventually
 from testkit.servers.redis import Redis
 from testkit.servers.rights import commands
 from tests.backends.test_redis_modes import Process
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 import leaselock
 from leaselock._core.backend import Busy, Grant

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from verification.models.redis_runner import Runner, commands_of
 from verification.models.redis_server import Connection, Server
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.redis.keys import RECORD, keys_of, message_of
 from leaselock._backends.redis.scripted_lock import CONFIRM_WITHIN_MS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from verification.models.redis_runner import Runner, commands_of
 from verification.models.redis_server import Connection, Server
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.redis.keys import owner_of, tombstone
 from leaselock._core.backend import Acquire, Busy, Grant

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from verification.models.redis_runner import Runner, commands_of
 from verification.models.redis_server import Connection, Server
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.redlock import protocol
 from leaselock._backends.redlock.master import Master

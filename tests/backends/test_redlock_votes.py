@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.redis.backend import CAPABILITIES
 from leaselock._backends.redlock import pending_releases

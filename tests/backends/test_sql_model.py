@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.backends.session_twins import BRIEF, LONG, SessionTwins
-from tests.backends.sql_twins import SqlTwins, Unlucky
+from tests.backends.session_comparison import BRIEF, LONG, SessionComparison
+from tests.backends.sql_comparison import SqlComparison, Unlucky
 from verification.models.histories import KINDS, History, Step, steps
 
 from leaselock._backends.sql import lock_row
@@ -40,13 +40,13 @@ def history_on(server: Postgres | MariaDB) -> Iterator[History]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rules, "CONFIRM_WITHIN", CONFIRM_WITHIN)
         patch.setattr(lock_row, "WAITER_LASTS", WAITER_LASTS)
-        twins = SqlTwins(server)
+        comparison = SqlComparison(server)
         try:
             # A machine under load may be too slow to decide an outcome.
             with suppress(Unlucky):
-                yield History(twins)
+                yield History(comparison)
         finally:
-            twins.close()
+            comparison.close()
 
 
 def test_a_database_answers_as_its_model(server: Postgres | MariaDB) -> None:
@@ -88,9 +88,9 @@ SESSION_STEPS = (
 class SessionHistory(History):
     """The requests to sessions so far."""
 
-    def __init__(self, twins: SessionTwins) -> None:
-        super().__init__(twins)
-        self.sessions = twins
+    def __init__(self, comparison: SessionComparison) -> None:
+        super().__init__(comparison)
+        self.sessions = comparison
 
     def play(self, step: Step) -> None:
         claim = self.last[step.client]
@@ -102,11 +102,11 @@ class SessionHistory(History):
 
 @contextmanager
 def sessions_on(server: Postgres | MariaDB, protocol: str) -> Iterator[SessionHistory]:
-    twins = SessionTwins(server, protocol)
+    comparison = SessionComparison(server, protocol)
     try:
-        yield SessionHistory(twins)
+        yield SessionHistory(comparison)
     finally:
-        twins.close()
+        comparison.close()
 
 
 @pytest.mark.parametrize("protocol", ["row", "advisory"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 from verification.simulation.simulator import Faults, Machine, Simulator
 from verification.simulation.sql_connection import SESSION_TIMEOUT, Network, simulated_store
 from verification.simulation.sql_server import Server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.zookeeper.queue_order import (
     CONTENDER,

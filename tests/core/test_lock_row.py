@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._core import rules
 from leaselock._core.backend import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core import test_local
 from tests.core.test_service import Scene, mutex_of
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._core.backend import WATCH_LASTS, Inspect, Watch, Watched
 from leaselock._core.effects import Sleep

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import NamedTuple, Protocol, cast
 
 from hypothesis import strategies as st
-from verification.models.worlds import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.redlock.master import RaiseToken, ReleaseGrant
 from leaselock._core.backend import (
@@ -131,8 +131,8 @@ MODAL_KINDS = (
 class History:
     """The state of one history, and counters of what it covered."""
 
-    def __init__(self, twins: Pair) -> None:
-        self.twins = twins
+    def __init__(self, comparison: Pair) -> None:
+        self.comparison = comparison
         self.lives = [0, 0, 0]
         self.last: list[Claim | None] = [None, None, None]
         self.tokens = [1]
@@ -144,25 +144,25 @@ class History:
 
     def play(self, step: Step) -> None:
         if step.kind == "time":
-            time.sleep(self.twins.pause)
+            time.sleep(self.comparison.pause)
         elif step.kind == "die":
-            self.twins.die(self.client(step.client))
+            self.comparison.die(self.client(step.client))
             self.lives[step.client] += 1
             self.last[step.client] = None
         elif step.kind == "stranger":
-            self.twins.stranger(NAMES[step.name])
+            self.comparison.stranger(NAMES[step.name])
         else:
             self.ask(step)
-        if self.twins.heard():
+        if self.comparison.heard():
             self.seen["message"] += 1
 
     def ask(self, step: Step) -> None:
         request = self.request(step)
-        if isinstance(request, (ReleaseGrant, RaiseToken)) and not self.twins.votes:
+        if isinstance(request, (ReleaseGrant, RaiseToken)) and not self.comparison.votes:
             return
-        answer = self.twins.ask(request)
+        answer = self.comparison.ask(request)
         if isinstance(request, Release):
-            self.twins.forget(request.claim)
+            self.comparison.forget(request.claim)
         self.count(request, answer)
 
     def count(self, request: object, answer: object) -> None:
@@ -177,7 +177,7 @@ class History:
     def claim(self, step: Step) -> Claim:
         serial = 1 + 3 * step.name + step.slot
         return claim_of(
-            self.client(step.client), NAMES[step.name], serial, self.twins.leases[step.slot]
+            self.client(step.client), NAMES[step.name], serial, self.comparison.leases[step.slot]
         )
 
     def request(self, step: Step) -> object:
@@ -186,7 +186,7 @@ class History:
             claim = self.last[step.client] or claim
         if step.kind in ("acquire", "wait", "again"):
             self.last[step.client] = claim
-            return Acquire(claim, step.kind != "acquire" and self.twins.queues)
+            return Acquire(claim, step.kind != "acquire" and self.comparison.queues)
         claim = (self.last[step.client] or claim) if step.choice % 2 else claim
         token = self.tokens[-1 - step.choice % min(3, len(self.tokens))]
         return self.other(step, claim, token)

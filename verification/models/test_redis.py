@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from testkit.servers.redis import Redis
 from verification.models.histories import KINDS, MODAL_KINDS, History, ModalHistory, Step, steps
-from verification.models.redis_twins import Twins, Unlucky
+from verification.models.redis_comparison import Comparison, Unlucky
 
 from leaselock._backends.redis import index, scripted_lock
 
@@ -59,13 +59,13 @@ def history_on(server: Redis, form: str, kind: type[History] = History) -> Itera
         # Each release looks at the oldest names in the index, however new they are.
         patch.setattr(index, "TRIM_EVERY", 1)
         patch.setattr(index, "TRIM_AGE", -1e10)
-        twins = Twins(server, form, queues=form in QUEUED)
+        comparison = Comparison(server, form, queues=form in QUEUED)
         try:
             # A history that a busy machine cannot decide is discarded.
             with suppress(Unlucky):
-                yield kind(twins)
+                yield kind(comparison)
         finally:
-            twins.close()
+            comparison.close()
 
 
 def compare(server: Redis, form: str, kind: type[History], kinds: tuple[str, ...]) -> None:
@@ -96,9 +96,9 @@ def test_a_server_answers_as_its_model(server: Redis, form: str) -> None:
     compare(server, form, History, KINDS)
 
 
-def twins_of(history: History) -> Twins:
-    assert isinstance(history.twins, Twins)
-    return history.twins
+def comparison_of(history: History) -> Comparison:
+    assert isinstance(history.comparison, Comparison)
+    return history.comparison
 
 
 @pytest.mark.parametrize("least", LEAST)
@@ -125,7 +125,7 @@ def test_a_long_history_covers_everything(server: Redis, form: str, least: int) 
             for _ in range(70):
                 history.play(Step(rng.choice(KINDS), *map(rng.randrange, (3, 2, 3, 12))))
         seen += history.seen
-        seen["left"] += twins_of(history).left
+        seen["left"] += comparison_of(history).left
     assert wanted <= set(seen), seen
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from verification.models.process import Client, Process, claim, inspect
-from verification.models.worlds import Clock
+from verification.models.sides import Clock
 
 from leaselock._backends.sqlite import store
 from leaselock._backends.sqlite.database import SCHEMA

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from verification.models.histories import Step, steps
-from verification.models.worlds import (
+from verification.models.sides import (
     Clock,
     Files,
     FilesModel,
     Memory,
+    Side,
     TableAlone,
-    World,
     claim_of,
 )
 
@@ -84,10 +84,10 @@ MODES: tuple[tuple[Mode, ...], ...] = (
 )
 
 
-class Twins:
+class Comparison:
     """A real store and its model."""
 
-    def __init__(self, real: World, model: World, clock: Clock) -> None:
+    def __init__(self, real: Side, model: Side, clock: Clock) -> None:
         self.real = real
         self.model = model
         self.clock = clock
@@ -130,8 +130,8 @@ class Twins:
             self.seen[f"Broken {reply.done}"] += 1
 
     def die(self, number: int, *, violently: bool) -> None:
-        for world in (self.real, self.model):
-            world.die(self.client(number), violently=violently)
+        for side in (self.real, self.model):
+            side.die(self.client(number), violently=violently)
         self.lives[number] += 1
         self.last[number] = None
 
@@ -188,44 +188,44 @@ class Twins:
 
 
 @contextmanager
-def on_files() -> Iterator[Twins]:
+def on_files() -> Iterator[Comparison]:
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "time", clock)
         real = Files(Path(folder).resolve() / "locks.db", clock)
         try:
-            yield Twins(real, FilesModel(clock), clock)
+            yield Comparison(real, FilesModel(clock), clock)
         finally:
             real.end()
 
 
 @contextmanager
-def in_memory() -> Iterator[Twins]:
+def in_memory() -> Iterator[Comparison]:
     clock = Clock()
-    yield Twins(Memory(clock), TableAlone(clock), clock)
+    yield Comparison(Memory(clock), TableAlone(clock), clock)
 
 
-WORLDS = pytest.mark.parametrize("worlds", [on_files, in_memory])
-Worlds = Callable[[], Any]
+COMPARISONS = pytest.mark.parametrize("comparisons", [on_files, in_memory])
+Comparisons = Callable[[], Any]
 
 
-@WORLDS
+@COMPARISONS
 @given(history=steps(KINDS, CHOICES))
 @QUICK
-def test_a_store_answers_as_its_model(worlds: Worlds, history: list[Step]) -> None:
-    with worlds() as twins:
+def test_a_store_answers_as_its_model(comparisons: Comparisons, history: list[Step]) -> None:
+    with comparisons() as comparison:
         for step in history:
-            twins.play(step)
+            comparison.play(step)
 
 
-@WORLDS
+@COMPARISONS
 @pytest.mark.parametrize("seed", range(3))
-def test_long_histories_show_everything(worlds: Worlds, seed: int) -> None:
+def test_long_histories_show_everything(comparisons: Comparisons, seed: int) -> None:
     rng = random.Random(seed)
-    with worlds() as twins:
+    with comparisons() as comparison:
         for _ in range(700):
             kind = rng.choice(KINDS)
-            twins.play(Step(kind, *map(rng.randrange, (3, 2, 3, CHOICES))))
+            comparison.play(Step(kind, *map(rng.randrange, (3, 2, 3, CHOICES))))
     wanted = {
         "Acquire Grant",
         "Acquire Busy",
@@ -239,40 +239,42 @@ def test_long_histories_show_everything(worlds: Worlds, seed: int) -> None:
     wanted |= {"Converted None", "Converted shared", "Converted exclusive"}
     wanted |= {"Acquire Mismatch", "Resize Resized"}
     wanted |= {"Renew tuple", "Inspect tuple", "LifetimeSet True", "Broken True", "Broken False"}
-    assert wanted <= set(twins.seen), twins.seen
+    assert wanted <= set(comparison.seen), comparison.seen
 
 
-@WORLDS
-def test_the_death_of_a_waiter_ahead_is_reported_once(worlds: Worlds) -> None:
+@COMPARISONS
+def test_the_death_of_a_waiter_ahead_is_reported_once(comparisons: Comparisons) -> None:
     """A death reported to each request would make the waiters ask again without end."""
-    with worlds() as twins:
+    with comparisons() as comparison:
         for number in range(3):
-            twins.play(Step("wait", number, 0, 2, 0))
-        twins.play(Step("kill", 1, 0, 0, 0))
-        assert twins.seen["death"] >= 1
-        before = twins.seen["death"]
-        twins.play(Step("again", 2, 0, 2, 0))
-        assert twins.seen["death"] == before
+            comparison.play(Step("wait", number, 0, 2, 0))
+        comparison.play(Step("kill", 1, 0, 0, 0))
+        assert comparison.seen["death"] >= 1
+        before = comparison.seen["death"]
+        comparison.play(Step("again", 2, 0, 2, 0))
+        assert comparison.seen["death"] == before
 
 
-@WORLDS
-def test_a_waiter_for_a_detached_hold_gets_no_event_of_its_dead_client(worlds: Worlds) -> None:
-    with worlds() as twins:
-        twins.play(Step("acquire", 0, 0, 2, 0))
-        twins.play(Step("set lifetime", 0, 0, 2, 1))
-        twins.play(Step("kill", 0, 0, 0, 0))
-        before = twins.seen["death"]
-        twins.play(Step("wait", 1, 0, 2, 0))
-        twins.play(Step("again", 1, 0, 2, 0))
-        assert (twins.seen["Acquire Busy"], twins.seen["death"]) == (2, before)
+@COMPARISONS
+def test_a_waiter_for_a_detached_hold_gets_no_event_of_its_dead_client(
+    comparisons: Comparisons,
+) -> None:
+    with comparisons() as comparison:
+        comparison.play(Step("acquire", 0, 0, 2, 0))
+        comparison.play(Step("set lifetime", 0, 0, 2, 1))
+        comparison.play(Step("kill", 0, 0, 0, 0))
+        before = comparison.seen["death"]
+        comparison.play(Step("wait", 1, 0, 2, 0))
+        comparison.play(Step("again", 1, 0, 2, 0))
+        assert (comparison.seen["Acquire Busy"], comparison.seen["death"]) == (2, before)
 
 
-@WORLDS
-def test_both_expire_tombstones_alike_when_one_is_renewed(worlds: Worlds) -> None:
-    with worlds() as twins:
+@COMPARISONS
+def test_both_expire_tombstones_alike_when_one_is_renewed(comparisons: Comparisons) -> None:
+    with comparisons() as comparison:
         history = ((0, 0.0), (1, 1.0), (0, 99.0), (2, 22.0))
         for slot, pause in history:
-            twins.clock.seconds += pause
-            twins.play(Step("tombstone", 0, 0, slot, 0))
-        twins.play(Step("acquire", 0, 0, 1, 0))
-        assert twins.seen["Acquire Grant"] == 1
+            comparison.clock.seconds += pause
+            comparison.play(Step("tombstone", 0, 0, slot, 0))
+        comparison.play(Step("acquire", 0, 0, 1, 0))
+        assert comparison.seen["Acquire Grant"] == 1

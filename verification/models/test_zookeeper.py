@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from testkit.servers.zookeeper import Ensemble
 from verification.models.histories import KINDS, NAMES, History, Step, steps
-from verification.models.zookeeper_twins import ZooTwins
+from verification.models.zookeeper_comparison import ZooComparison
 
 from leaselock._core.backend import Convert, Resize
 
@@ -67,7 +67,7 @@ def kinds_of(protocols: str) -> tuple[str, ...]:
 class ZooHistory(History):
     """Connections and sessions end, too. The test moves the clock."""
 
-    twins: ZooTwins
+    comparison: ZooComparison
 
     def claim(self, step: Step) -> Claim:
         # The protocol "single" parses it, so it is an object, as the core writes it.
@@ -76,11 +76,11 @@ class ZooHistory(History):
     def play(self, step: Step) -> None:
         client = self.client(step.client)
         if step.kind == "time":
-            self.twins.pass_time(0.6)
+            self.comparison.pass_time(0.6)
         elif step.kind == "expire":
-            self.twins.end_session(client)
+            self.comparison.end_session(client)
         elif step.kind.startswith("cut"):
-            self.twins.lose(client, step.kind)
+            self.comparison.lose(client, step.kind)
         else:
             super().play(step)
 
@@ -107,11 +107,11 @@ class ModesHistory(ZooHistory):
 
 @contextmanager
 def history_on(server: tuple[Ensemble, Any], protocols: str) -> Iterator[ZooHistory]:
-    twins = ZooTwins(*server, f"/twins{next(ROOTS)}", protocols.split())
+    comparison = ZooComparison(*server, f"/comparison{next(ROOTS)}", protocols.split())
     try:
-        yield ModesHistory(twins) if "modes" in protocols else ZooHistory(twins)
+        yield ModesHistory(comparison) if "modes" in protocols else ZooHistory(comparison)
     finally:
-        twins.close()
+        comparison.close()
 
 
 @pytest.mark.parametrize("protocols", PROTOCOLS)

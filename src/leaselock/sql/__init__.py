@@ -86,7 +86,7 @@ def lock(
         taker = plain
     else:
         raise TypeError(
-            "a Connection or a Session of SQLAlchemy, or one of their asynchronous twins, or a "
+            "a Connection or a Session of SQLAlchemy, or one of their asynchronous counterparts, or a "
             "connection of psycopg, PyMySQL or Django is wanted, not "
             f"{type(target).__module__}.{type(target).__qualname__}"
         )

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from testkit.servers.process import eventually
-from tests.backends.session_worlds import BRIEF, LONG, Modelled, Real, outcome
+from tests.backends.session_sides import BRIEF, LONG, Modelled, Real, outcome
 from tests.backends.sessions import ANSWERED
 
 from leaselock._backends.sql.statements import SqlError
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from leaselock._backends.sql.statements import Result, Script
     from leaselock._core.backend import Claim
 
-__all__ = ["BRIEF", "LONG", "SessionTwins"]
+__all__ = ["BRIEF", "LONG", "SessionComparison"]
 
 
 class Suspended:
     """An executor whose statement is answered later, by `answer`."""
 
-    def __init__(self, world: Modelled, connection: Any) -> None:
-        self.world = world
+    def __init__(self, side: Modelled, connection: Any) -> None:
+        self.side = side
         self.connection = connection
         self.got: list[Any] = []
         self.asked = False
@@ -42,9 +42,9 @@ class Suspended:
     async def execute(self, script: Script) -> list[Result]:
         """Execute a script. The first one waits in the server, the following ones do not."""
         if self.asked:
-            return self.world.run(self.connection, script)
+            return self.side.run(self.connection, script)
         self.asked = True
-        self.world.server.execute(self.connection, script, self.got.append)
+        self.side.server.execute(self.connection, script, self.got.append)
         if not self.got:
             await _Pause()
         return outcome(self.got[0])
@@ -58,22 +58,22 @@ class _Pause:
 class Waiting:
     """A wait on both sides."""
 
-    def __init__(self, twins: SessionTwins, claim: Claim, timeout: float) -> None:
-        self.twins = twins
+    def __init__(self, comparison: SessionComparison, claim: Claim, timeout: float) -> None:
+        self.comparison = comparison
         self.claim = claim
-        self.real, self.modelled = (world.sessions[claim.id] for world in twins.worlds)
-        world = twins.modelled
-        self.executor = Suspended(world, self.modelled.connection)
-        self.steps = world.locks.wait(
+        self.real, self.modelled = (side.sessions[claim.id] for side in comparison.sides)
+        side = comparison.modelled
+        self.executor = Suspended(side, self.modelled.connection)
+        self.steps = side.locks.wait(
             self.modelled.session,
             timeout,
             self.executor,  # type: ignore[arg-type]
         )
-        world.timers.clear()
+        side.timers.clear()
         self.ended = self._step()
-        self.too_late = [end for after, end in world.timers if after == timeout]
-        self.future: Future[None] = twins.pool.submit(self._really, timeout)
-        eventually(lambda: self.future.done() or twins.real.blocked(self.real.connection))
+        self.too_late = [end for after, end in side.timers if after == timeout]
+        self.future: Future[None] = comparison.pool.submit(self._really, timeout)
+        eventually(lambda: self.future.done() or comparison.real.blocked(self.real.connection))
 
     @property
     def got(self) -> list[Any]:
@@ -88,9 +88,9 @@ class Waiting:
         return False
 
     def _really(self, timeout: float) -> None:
-        direct = self.twins.real.direct
+        direct = self.comparison.real.direct
         own = direct.executor(self.real.connection)
-        direct.run(self.twins.real.locks.wait(self.real.session, timeout, own))
+        direct.run(self.comparison.real.locks.wait(self.real.session, timeout, own))
 
     def over(self) -> bool:
         """Return whether the wait has ended on both sides; the model follows the real server."""
@@ -110,12 +110,12 @@ class Waiting:
 
     def cut(self) -> None:
         """Terminate the sessions during the wait."""
-        for world in self.twins.worlds:
-            world.stop(self.claim)
+        for side in self.comparison.sides:
+            side.stop(self.claim)
         assert isinstance(self.future.exception(ANSWERED), StoreError | SqlError)
 
 
-class SessionTwins:
+class SessionComparison:
     """Both sides, and their clients."""
 
     queues, votes = True, False
@@ -124,7 +124,7 @@ class SessionTwins:
 
     def __init__(self, server: Postgres | MariaDB, protocol: str) -> None:
         self.real, self.modelled = Real(server, protocol), Modelled(protocol)
-        self.worlds = (self.real, self.modelled)
+        self.sides = (self.real, self.modelled)
         self.pool = ThreadPoolExecutor()
         self.waits: dict[str, Waiting] = {}
         # Each token of the real server, with the corresponding one of the model.
@@ -209,8 +209,8 @@ class SessionTwins:
         for wait in [wait for wait in self.waits.values() if wait.claim.client == client]:
             del self.waits[wait.claim.id]
             wait.cut()
-        for world in self.worlds:
-            world.die(client)
+        for side in self.sides:
+            side.die(client)
         self.synchronize()
 
     def stranger(self, name: str) -> None:

@@ -56,7 +56,7 @@ class Unlucky(Exception):
     """The machine was too slow to decide whether a row had expired."""
 
 
-class SqlTwins:
+class SqlComparison:
     """Both databases, and their clients."""
 
     queues, votes = True, False

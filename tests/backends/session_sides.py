@@ -48,19 +48,19 @@ class SessionConnection:
         self.session = session
 
 
-class WorldExecutor:
-    """Executes scripts on one connection of a world."""
+class SideExecutor:
+    """Executes scripts on one connection of a side."""
 
-    def __init__(self, world: World, connection: Any) -> None:
-        self.world = world
+    def __init__(self, side: Side, connection: Any) -> None:
+        self.side = side
         self.connection = connection
 
     async def execute(self, script: Script) -> list[Result]:
         """Execute a script."""
-        return self.world.run(self.connection, script)
+        return self.side.run(self.connection, script)
 
 
-class World:
+class Side:
     """One side: a session for each claim, and one more."""
 
     def __init__(self, locks: SessionLocks, protocol: str) -> None:
@@ -89,11 +89,11 @@ class World:
 
     def own(self, place: SessionConnection) -> Any:
         """Return an executor for the connection of a session."""
-        return WorldExecutor(self, place.connection)
+        return SideExecutor(self, place.connection)
 
     def shared_executor(self, script: Script) -> Any:
         """Execute a script in the additional session."""
-        return WorldExecutor(self, self.shared).execute(script)
+        return SideExecutor(self, self.shared).execute(script)
 
     def answer(self, request: Any) -> object:
         """Execute a request that does not wait."""
@@ -177,7 +177,7 @@ class World:
             self.end(place.connection)
 
 
-class Real(World):
+class Real(Side):
     """The server, and a connection to it as its administrator."""
 
     def __init__(self, server: Postgres | MariaDB, protocol: str) -> None:
@@ -223,7 +223,7 @@ class Real(World):
         eventually(lambda: not self.lives(connection))
 
 
-class Modelled(World):
+class Modelled(Side):
     """The model, whose waits end on demand."""
 
     def __init__(self, protocol: str) -> None:

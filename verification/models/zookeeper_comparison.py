@@ -51,7 +51,7 @@ REPLY_TIMEOUT = 20.0
 STRANGER = "stranger"
 
 
-class ZooTwins:
+class ZooComparison:
     """Both servers, and the clients of both."""
 
     queues, votes = True, False

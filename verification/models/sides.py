@@ -44,7 +44,7 @@ class Clock:
         return self.micros * 1000
 
 
-class World(Protocol):
+class Side(Protocol):
     """A store with its clients."""
 
     def answer(self, client: str, request: Any) -> object: ...

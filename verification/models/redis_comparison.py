@@ -87,12 +87,12 @@ class Unlucky(Exception):
 class Subscriber:
     """One client's subscriptions, on both sides."""
 
-    def __init__(self, twins: Twins) -> None:
-        self.wire = twins.redis.wire()
+    def __init__(self, comparison: Comparison) -> None:
+        self.wire = comparison.redis.wire()
         self.number = self.wire.ask("CLIENT", "ID")
         self.modelled: list[list[str]] = []
         self.count = 0
-        self.connection = Connection(twins.model, self._push)
+        self.connection = Connection(comparison.model, self._push)
 
     def _push(self, channel: bytes, word: bytes) -> None:
         self.modelled.append(["message", channel.decode(), word.decode()])
@@ -127,7 +127,7 @@ class Subscriber:
         self.connection.close()
 
 
-class Twins:
+class Comparison:
     """Both servers, and their clients."""
 
     leases: tuple[float, ...] = (0.03, 0.06, 30.0)
