@@ -86,8 +86,8 @@ def lock(
         taker = plain
     else:
         raise TypeError(
-            "a Connection or a Session of SQLAlchemy, or one of their asynchronous counterparts, or a "
-            "connection of psycopg, PyMySQL or Django is wanted, not "
+            "expected a Connection or Session of SQLAlchemy, synchronous or asynchronous, or a "
+            "connection of psycopg, PyMySQL or Django, not "
             f"{type(target).__module__}.{type(target).__qualname__}"
         )
     return (_locked_async if taker.is_async(target) else _locked)(taker, target, name, seconds)
