@@ -32,7 +32,7 @@ def server() -> Iterator[Redis]:
         yield server
 
 
-class Scene:
+class Fixture:
     """A client, whose tasks or thread are beside this thread, and a rival that holds the lock."""
 
     def __init__(self, server: Redis, kind: str) -> None:
@@ -102,11 +102,11 @@ async def with_async_lock(lock: leaselock.AsyncLock) -> int:
 
 
 @pytest.fixture(params=["threads", "asyncio"])
-def scene(server: Redis, request: pytest.FixtureRequest) -> Iterator[Scene]:
+def fixture(server: Redis, request: pytest.FixtureRequest) -> Iterator[Fixture]:
     server.ask("FLUSHALL")
-    scene = Scene(server, request.param)
-    yield scene
-    scene.close()
+    fixture = Fixture(server, request.param)
+    yield fixture
+    fixture.close()
 
 
 def channels(server: Redis) -> list[str]:
@@ -116,45 +116,45 @@ def channels(server: Redis) -> list[str]:
 
 
 def test_a_contended_cycle_needs_no_subscription(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    fixture: Fixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "KEEP", LONG)
-    scene.cycle()
-    before = scene.subscriptions()
+    fixture.cycle()
+    before = fixture.subscriptions()
     assert before > 0
     for _ in range(3):
-        scene.cycle()
-    assert scene.subscriptions() == before
+        fixture.cycle()
+    assert fixture.subscriptions() == before
 
 
-def test_an_unused_subscription_ends(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unused_subscription_ends(fixture: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "KEEP", 0.001)
-    scene.cycle()
-    before = scene.subscriptions()
+    fixture.cycle()
+    before = fixture.subscriptions()
     assert before > 0
-    eventually(lambda: not channels(scene.server))
-    scene.cycle()
-    assert scene.subscriptions() > before
+    eventually(lambda: not channels(fixture.server))
+    fixture.cycle()
+    assert fixture.subscriptions() > before
 
 
 def test_a_kept_subscription_that_the_server_has_ended_is_made_again(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    fixture: Fixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "KEEP", LONG)
-    scene.cycle()
-    before = scene.subscriptions()
-    scene.server.ask("CLIENT", "KILL", "TYPE", "pubsub")
-    scene.cycle()
-    assert scene.subscriptions() > before
+    fixture.cycle()
+    before = fixture.subscriptions()
+    fixture.server.ask("CLIENT", "KILL", "TYPE", "pubsub")
+    fixture.cycle()
+    assert fixture.subscriptions() > before
 
 
 def test_messages_for_earlier_claims_are_dropped(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    fixture: Fixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing reads a thread's connection while its subscription is kept."""
     monkeypatch.setattr(listener, "KEEP", LONG)
-    others = (scene.cycle(), "nobody:1")
-    assert channels(scene.server)
+    others = (fixture.cycle(), "nobody:1")
+    assert channels(fixture.server)
     for _ in range(100):
-        scene.tell(others)
-    scene.cycle(granted=others)
+        fixture.tell(others)
+    fixture.cycle(granted=others)

@@ -56,7 +56,7 @@ def mine(serial: int) -> Claim:
     return claim_of("0" * 32, "a", serial, 30.0)
 
 
-class Scene:
+class Fixture:
     """One client and a server; *before* is called with the first command of each message."""
 
     def __init__(self, form: str = "hash", *, shared: bool = False) -> None:
@@ -108,60 +108,60 @@ class Scene:
 
 
 def test_a_claim_whose_subscription_was_ended_asks_and_subscribes_anew() -> None:
-    scene = Scene()
-    (connection,) = scene.busy(1)
-    signal = scene.listener.waiting[mine(1).id].signal
-    connection.pushes += [("another", None), (scene.channel(1), None)]
-    scene.listener.drain(connection)
+    fixture = Fixture()
+    (connection,) = fixture.busy(1)
+    signal = fixture.listener.waiting[mine(1).id].signal
+    connection.pushes += [("another", None), (fixture.channel(1), None)]
+    fixture.listener.drain(connection)
     assert signal.is_set
-    assert not scene.listener.waiting
-    scene.wait(1)
-    assert scene.sent[-1].subscriptions
+    assert not fixture.listener.waiting
+    fixture.wait(1)
+    assert fixture.sent[-1].subscriptions
 
 
 def test_a_kept_subscription_that_was_ended_is_not_used() -> None:
-    scene = Scene()
-    (connection,) = scene.busy(1)
-    connection.pushes.append((scene.channel(1), None))
-    scene.backend.forget(mine(1))
+    fixture = Fixture()
+    (connection,) = fixture.busy(1)
+    connection.pushes.append((fixture.channel(1), None))
+    fixture.backend.forget(mine(1))
     # Taken back by the pool, it has lost what it had read.
-    connection.pushes.append((next(iter(scene.listener.kept)).channels[0], None))
-    scene.listener.drain(connection)
-    assert not scene.listener.kept
-    scene.wait(2)
-    assert scene.sent[-1].subscriptions
+    connection.pushes.append((next(iter(fixture.listener.kept)).channels[0], None))
+    fixture.listener.drain(connection)
+    assert not fixture.listener.kept
+    fixture.wait(2)
+    assert fixture.sent[-1].subscriptions
 
 
 def test_an_end_that_is_read_before_a_reply_counts() -> None:
-    scene = Scene()
-    (connection,) = scene.busy(1)
-    ended = scene.channel(1)
-    scene.before = lambda command: connection.pushes.append((ended, None))
-    scene.ask(Acquire(mine(1), True))
-    assert not scene.listener.waiting
+    fixture = Fixture()
+    (connection,) = fixture.busy(1)
+    ended = fixture.channel(1)
+    fixture.before = lambda command: connection.pushes.append((ended, None))
+    fixture.ask(Acquire(mine(1), True))
+    assert not fixture.listener.waiting
 
 
 def test_a_claim_that_asks_twice_at_once_waits_on_one_connection() -> None:
-    scene = Scene()
-    scene.busy()
-    pool = scene.store.pool
+    fixture = Fixture()
+    fixture.busy()
+    pool = fixture.store.pool
     idle = pool.take(HERE)
     assert idle is not None
-    scene.store.queue.note_contention("a")
-    first = scene.backend.request(Acquire(mine(1), True), 0.0).__await__()
+    fixture.store.queue.note_contention("a")
+    first = fixture.backend.request(Acquire(mine(1), True), 0.0).__await__()
     effect = next(first)
     while not (isinstance(effect, Call) and isinstance(effect.request, Connect)):
-        effect = first.send(scene.runner._answer(effect))
-    scene.wait(1)
+        effect = first.send(fixture.runner._answer(effect))
+    fixture.wait(1)
     answer: Any = None
     while not isinstance(answer, Busy):
         try:
-            effect = first.send(scene.runner._answer(effect))
+            effect = first.send(fixture.runner._answer(effect))
         except StopIteration as ended:
             answer = ended.value
     pool.put(idle)
     assert sum(connection.users for connection in pool.connections) == 1
-    scene.backend.forget(mine(1))
+    fixture.backend.forget(mine(1))
     assert sum(connection.users for connection in pool.connections) == 0
 
 
@@ -169,39 +169,39 @@ def test_addresses_of_claims_that_gave_up_are_not_kept_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "MOST_ADDRESSES", 2)
-    scene = Scene()
-    scene.busy(1, 2, 3)
-    assert list(scene.listener.addresses) == [mine(2).id, mine(3).id]
+    fixture = Fixture()
+    fixture.busy(1, 2, 3)
+    assert list(fixture.listener.addresses) == [mine(2).id, mine(3).id]
 
 
 def test_a_subscription_that_cannot_be_ended_costs_the_connection() -> None:
-    scene = Scene()
-    (connection,) = scene.busy(1)
+    fixture = Fixture()
+    (connection,) = fixture.busy(1)
     connection.tell = lambda data, subscriptions: False
-    scene.backend.forget(mine(1))
-    scene.runner.time += 2 * listener.KEEP
-    scene.runner.run(scene.listener._expire(), background=True)
-    assert not scene.listener.kept
+    fixture.backend.forget(mine(1))
+    fixture.runner.time += 2 * listener.KEEP
+    fixture.runner.run(fixture.listener._expire(), background=True)
+    assert not fixture.listener.kept
     assert not connection.open
 
 
 def test_a_group_without_claims_wakes_none() -> None:
-    scene = Scene()
-    scene.busy(1)
-    group = scene.listener.waiting[mine(1).id].group
-    scene.backend.forget(mine(1))
+    fixture = Fixture()
+    fixture.busy(1)
+    group = fixture.listener.waiting[mine(1).id].group
+    fixture.backend.forget(mine(1))
     group.wake_first()
     assert not group.waiters
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_closing_ends_the_connections_of_waiters_and_watchers(shared: bool) -> None:
-    scene = Scene(shared=shared)
-    waiting = scene.busy(1)
-    scene.runner.run(scene.backend.watch_lock(mine(2), 0.0))
-    watching = [watch.connection for watch in scene.backend.tracking.watches.values()]
+    fixture = Fixture(shared=shared)
+    waiting = fixture.busy(1)
+    fixture.runner.run(fixture.backend.watch_lock(mine(2), 0.0))
+    watching = [watch.connection for watch in fixture.backend.tracking.watches.values()]
     assert watching
-    scene.store.close()
+    fixture.store.close()
     assert not any(connection.open for connection in (*waiting, *watching))
 
 
@@ -210,7 +210,7 @@ def test_closing_ends_the_connections_of_waiters_and_watchers(shared: bool) -> N
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_client_that_is_closed_while_it_connects_keeps_no_connection(shared: bool) -> None:
-    pool = Scene(shared=shared).store.pool
+    pool = Fixture(shared=shared).store.pool
     first, second = pool.get(HERE, 1.0), pool.get(HERE, 1.0)
     connection = first.send(None).node
     second.send(None)
@@ -226,8 +226,11 @@ def test_a_client_that_is_closed_while_it_connects_keeps_no_connection(shared: b
 
 
 def test_a_request_in_the_queue_of_a_server_that_answers_others_waits_on() -> None:
-    scene = Scene(shared=True)
-    pool, (connection, _) = scene.store.pool, scene.runner.run(scene.store.pool.get(HERE, 1.0))
+    fixture = Fixture(shared=True)
+    pool, (connection, _) = (
+        fixture.store.pool,
+        fixture.runner.run(fixture.store.pool.get(HERE, 1.0)),
+    )
     connection.users = PLACES
     request = pool.get(HERE, 1.0, limited=True)
     request.send(None)
@@ -246,9 +249,9 @@ def test_parts_that_all_servers_refuse_are_an_error() -> None:
     async def refused() -> None:
         raise NotApplied("no")
 
-    scene = Scene()
+    fixture = Fixture()
     with pytest.raises(NotApplied, match="no"):
-        scene.runner.run(scene.store.executor.each([("a", refused)]))
+        fixture.runner.run(fixture.store.executor.each([("a", refused)]))
 
 
 def guarded(answers: list[list[Any]]) -> bool:
@@ -281,28 +284,28 @@ def test_a_change_without_a_reply_costs_the_connection() -> None:
 
 
 def test_a_lock_that_changes_hands_while_it_is_broken_is_not_broken() -> None:
-    scene = Scene()
-    scene.ask(Acquire(mine(1), False))
-    scene.ask(Inspect("a", "*"))
-    sent = len(scene.sent)
+    fixture = Fixture()
+    fixture.ask(Acquire(mine(1), False))
+    fixture.ask(Inspect("a", "*"))
+    sent = len(fixture.sent)
 
     def hand_over(command: tuple[Any, ...]) -> None:
-        if len(scene.sent) == sent + 2:
-            scene.before = lambda command: None
-            scene.line.do(("DEL", "lock:a"))
-            scene.ask(Acquire(RIVAL, False))
+        if len(fixture.sent) == sent + 2:
+            fixture.before = lambda command: None
+            fixture.line.do(("DEL", "lock:a"))
+            fixture.ask(Acquire(RIVAL, False))
 
-    scene.before = hand_over
-    broken = scene.ask(BreakLock("a", None))
+    fixture.before = hand_over
+    broken = fixture.ask(BreakLock("a", None))
     assert not broken.done
     assert broken.held is not None
     assert broken.held.id == RIVAL.id
 
 
 def test_a_lock_that_another_program_holds_is_asked_for_soon() -> None:
-    scene = Scene("string")
-    scene.line.do(("SET", "lock:a", "another"))
-    busy = scene.ask(Acquire(mine(1), True))
+    fixture = Fixture("string")
+    fixture.line.do(("SET", "lock:a", "another"))
+    busy = fixture.ask(Acquire(mine(1), True))
     assert isinstance(busy, Busy)
     assert busy.retry_after <= 0.1
     assert busy.held is not None
@@ -310,9 +313,9 @@ def test_a_lock_that_another_program_holds_is_asked_for_soon() -> None:
 
 
 def test_a_lock_whose_owner_is_an_empty_text_has_no_holder() -> None:
-    scene = Scene("string")
-    scene.line.do(("SET", "lock:a", ""))
-    (state,) = scene.ask(Inspect("a", "*"))
+    fixture = Fixture("string")
+    fixture.line.do(("SET", "lock:a", ""))
+    (state,) = fixture.ask(Inspect("a", "*"))
     assert state.held is None
 
 
@@ -336,120 +339,120 @@ def test_a_master_that_refuses_ends_no_lease_on_another() -> None:
 
 @pytest.mark.parametrize("form", [GETSET, INCR])
 def test_a_repeated_request_is_granted_again(form: str) -> None:
-    scene = Scene(form)
+    fixture = Fixture(form)
     for _ in range(2):
-        assert isinstance(scene.ask(Acquire(mine(1), False)), Grant)
-    busy = scene.ask(Acquire(RIVAL, False))
+        assert isinstance(fixture.ask(Acquire(mine(1), False)), Grant)
+    busy = fixture.ask(Acquire(RIVAL, False))
     assert isinstance(busy, Busy)
     assert busy.held is not None
     assert busy.held.id == mine(1).id
-    scene.backend.after_fork()
+    fixture.backend.after_fork()
 
 
 @pytest.mark.parametrize("form", [GETSET, INCR, "setnx"])
 def test_a_hold_is_renewed_until_another_program_ends_it(form: str) -> None:
-    scene = Scene(form)
-    scene.ask(Acquire(mine(1), False))
-    assert scene.ask(Renew((mine(1),))) == (True,)
-    assert scene.ask(SetLifetime(mine(1), "lease")).held
-    scene.line.do(("DEL", "lock:a"))
-    assert scene.ask(Renew((mine(1),))) == (False,)
-    assert not scene.ask(SetLifetime(mine(1), "lease")).held
+    fixture = Fixture(form)
+    fixture.ask(Acquire(mine(1), False))
+    assert fixture.ask(Renew((mine(1),))) == (True,)
+    assert fixture.ask(SetLifetime(mine(1), "lease")).held
+    fixture.line.do(("DEL", "lock:a"))
+    assert fixture.ask(Renew((mine(1),))) == (False,)
+    assert not fixture.ask(SetLifetime(mine(1), "lease")).held
 
 
 def test_a_time_that_has_passed_is_no_hold() -> None:
-    scene = Scene(GETSET)
-    scene.line.do(("SET", "lock:a", "1"))
-    (state,) = scene.ask(Inspect("a", "*"))
+    fixture = Fixture(GETSET)
+    fixture.line.do(("SET", "lock:a", "1"))
+    (state,) = fixture.ask(Inspect("a", "*"))
     assert state.held is None
-    assert isinstance(scene.ask(Acquire(mine(1), False)), Grant)
+    assert isinstance(fixture.ask(Acquire(mine(1), False)), Grant)
 
 
 def test_of_two_programs_that_find_the_time_over_one_acquires() -> None:
-    scene = Scene(GETSET)
-    scene.line.do(("SET", "lock:a", "1"))
+    fixture = Fixture(GETSET)
+    fixture.line.do(("SET", "lock:a", "1"))
 
     def be_first(command: tuple[Any, ...]) -> None:
         if command[0] == b"GETSET":
-            scene.before = lambda command: None
-            scene.line.do(("SET", "lock:a", str(int(scene.wall * 1000) + 60_000)))
+            fixture.before = lambda command: None
+            fixture.line.do(("SET", "lock:a", str(int(fixture.wall * 1000) + 60_000)))
 
-    scene.before = be_first
-    assert isinstance(scene.ask(Acquire(mine(1), False)), Busy)
+    fixture.before = be_first
+    assert isinstance(fixture.ask(Acquire(mine(1), False)), Busy)
 
 
-def lose_reply(scene: Scene, name: bytes, carried_out: bool) -> None:
+def lose_reply(fixture: Fixture, name: bytes, carried_out: bool) -> None:
     """Lose the reply to the next command of this name, or the command itself."""
 
     def lose(command: tuple[Any, ...]) -> None:
         if command[0] == name:
-            scene.before = lambda command: None
+            fixture.before = lambda command: None
             if carried_out:
-                scene.line.do(command)
+                fixture.line.do(command)
             raise OutcomeUnknown("the connection was lost")
 
-    scene.before = lose
+    fixture.before = lose
 
 
 @pytest.mark.parametrize("form", [GETSET, INCR])
 @pytest.mark.parametrize("recorded", [False, True], ids=["before its record", "recorded"])
 def test_a_release_that_is_repeated_does_not_end_the_next_hold(form: str, recorded: bool) -> None:
     """The next hold may have the same value: its end is in the same millisecond, or its count 1."""
-    scene = Scene(form)
-    assert isinstance(scene.ask(Acquire(mine(1), False)), Grant)
-    lose_reply(scene, b"DEL", carried_out=True)
+    fixture = Fixture(form)
+    assert isinstance(fixture.ask(Acquire(mine(1), False)), Grant)
+    lose_reply(fixture, b"DEL", carried_out=True)
     with pytest.raises(OutcomeUnknown):
-        scene.ask(Release(mine(1), False))
-    assert isinstance(scene.ask(Acquire(RIVAL, False)), Grant)
+        fixture.ask(Release(mine(1), False))
+    assert isinstance(fixture.ask(Acquire(RIVAL, False)), Grant)
     if not recorded:
-        scene.line.do(("DEL", "leaselock:holder:{lock:a}"))
-    assert scene.ask(Release(mine(1), True)).was == "absent"
-    assert scene.line.do(("EXISTS", "lock:a")) == 1
+        fixture.line.do(("DEL", "leaselock:holder:{lock:a}"))
+    assert fixture.ask(Release(mine(1), True)).was == "absent"
+    assert fixture.line.do(("EXISTS", "lock:a")) == 1
 
 
 @pytest.mark.parametrize("form", [GETSET, INCR])
 def test_a_release_that_was_not_carried_out_can_be_repeated(form: str) -> None:
-    scene = Scene(form)
-    assert isinstance(scene.ask(Acquire(mine(1), False)), Grant)
-    lose_reply(scene, b"DEL", carried_out=False)
+    fixture = Fixture(form)
+    assert isinstance(fixture.ask(Acquire(mine(1), False)), Grant)
+    lose_reply(fixture, b"DEL", carried_out=False)
     with pytest.raises(OutcomeUnknown):
-        scene.ask(Release(mine(1), False))
-    assert scene.ask(Release(mine(1), True)).was == "held"
-    assert scene.line.do(("EXISTS", "lock:a")) == 0
+        fixture.ask(Release(mine(1), False))
+    assert fixture.ask(Release(mine(1), True)).was == "held"
+    assert fixture.line.do(("EXISTS", "lock:a")) == 0
 
 
 def test_a_try_that_is_repeated_does_not_take_a_hold_that_ends_in_the_same_millisecond() -> None:
-    scene = Scene(GETSET)
-    lose_reply(scene, b"GET", carried_out=False)
+    fixture = Fixture(GETSET)
+    lose_reply(fixture, b"GET", carried_out=False)
     with pytest.raises(OutcomeUnknown):
-        scene.ask(Acquire(mine(1), False))
-    assert isinstance(scene.ask(Acquire(RIVAL, False)), Grant)
-    assert isinstance(scene.ask(Acquire(mine(1), False)), Busy)
-    assert scene.ask(Release(mine(1), True)).was == "absent"
+        fixture.ask(Acquire(mine(1), False))
+    assert isinstance(fixture.ask(Acquire(RIVAL, False)), Grant)
+    assert isinstance(fixture.ask(Acquire(mine(1), False)), Busy)
+    assert fixture.ask(Release(mine(1), True)).was == "absent"
 
 
 def test_a_try_whose_reply_was_lost_finds_its_hold() -> None:
-    scene = Scene(GETSET)
-    lose_reply(scene, b"INCR", carried_out=False)
+    fixture = Fixture(GETSET)
+    lose_reply(fixture, b"INCR", carried_out=False)
     with pytest.raises(OutcomeUnknown):
-        scene.ask(Acquire(mine(1), False))
-    assert isinstance(scene.ask(Acquire(mine(1), False)), Grant)
-    assert scene.ask(Release(mine(1), True)).was == "held"
+        fixture.ask(Acquire(mine(1), False))
+    assert isinstance(fixture.ask(Acquire(mine(1), False)), Grant)
+    assert fixture.ask(Release(mine(1), True)).was == "held"
 
 
 def test_a_record_of_another_type_is_refused() -> None:
-    scene = Scene(INCR)
-    scene.line.do(("HSET", "leaselock:holder:{lock:a}", "f", "v"))
+    fixture = Fixture(INCR)
+    fixture.line.do(("HSET", "leaselock:holder:{lock:a}", "f", "v"))
     with pytest.raises(NotApplied, match=r"leaselock:holder:.* has a value of another type"):
-        scene.ask(Release(mine(1), False))
+        fixture.ask(Release(mine(1), False))
 
 
 # --- texts ----------------------------------------------------------------------------------------
 
 
 def test_an_escaped_lock_is_found() -> None:
-    scene = Scene()
-    runner = Runner("redis://nowhere?prefix=", scene._send)
+    fixture = Fixture()
+    runner = Runner("redis://nowhere?prefix=", fixture._send)
     backend = runner.store.backend("hash")
     held = mine(1)._replace(name="leaselock:a")
     assert isinstance(runner.run(backend.request(Acquire(held, False), 0.0)), Grant)
@@ -531,152 +534,152 @@ def test_a_reply_that_may_belong_to_another_request_is_an_error() -> None:
 
 
 def test_doctor_finds_what_is_no_lock() -> None:
-    scene = Scene()
-    scene.ask(Acquire(mine(1), False))
-    scene.line.do(("SET", "lock:text", "of the application"))
-    scene.line.do(("ZADD", "lock:set", "NX", "1", "of the application"))
-    scene.line.do(("SET", "leaselock:holder:{another}", "x"))
-    assert scene.warnings() == [
+    fixture = Fixture()
+    fixture.ask(Acquire(mine(1), False))
+    fixture.line.do(("SET", "lock:text", "of the application"))
+    fixture.line.do(("ZADD", "lock:set", "NX", "1", "of the application"))
+    fixture.line.do(("SET", "leaselock:holder:{another}", "x"))
+    assert fixture.warnings() == [
         "2 keys under 'lock:' are not locks: 'lock:set'",
         "1 locks are held without 'lock:': 'another'",
     ]
 
 
 def test_counters_that_do_not_expire_are_found_and_removed() -> None:
-    scene = Scene()
+    fixture = Fixture()
     counter = f"{COUNTER}:{{lock:a}}"
-    scene.line.do(("SET", counter, "7"))
-    assert scene.warnings() == ["1 of 1 token counters never expire"]
-    assert all_steps(scene, scene.backend) == 0
-    keeping = Runner("redis://nowhere?token_ttl=0", scene._send).store.backend("hash")
-    assert all_steps(scene, keeping) == 0
+    fixture.line.do(("SET", counter, "7"))
+    assert fixture.warnings() == ["1 of 1 token counters never expire"]
+    assert all_steps(fixture, fixture.backend) == 0
+    keeping = Runner("redis://nowhere?token_ttl=0", fixture._send).store.backend("hash")
+    assert all_steps(fixture, keeping) == 0
 
 
-def all_steps(scene: Scene, backend: RedisBackend) -> int:
+def all_steps(fixture: Fixture, backend: RedisBackend) -> int:
     """How many records a garbage collection removes. Each step ends at its deadline."""
-    step = scene.runner.run(backend.collect_garbage(None, 0.0))
+    step = fixture.runner.run(backend.collect_garbage(None, 0.0))
     removed = step.removed
     while step.position is not None:
-        step = scene.runner.run(backend.collect_garbage(step.position, 0.0))
+        step = fixture.runner.run(backend.collect_garbage(step.position, 0.0))
         removed += step.removed
     return int(removed)
 
 
 @pytest.mark.parametrize("form", ["hash", "string", *FORMS])
 def test_each_format_is_held_inspected_released_and_broken(form: str) -> None:
-    scene = Scene(form)
+    fixture = Fixture(form)
     for _ in range(2):
-        assert isinstance(scene.ask(Acquire(mine(1), False)), Grant)
-        assert isinstance(scene.ask(Acquire(RIVAL, False)), Busy)
-        (state,) = scene.ask(Inspect(None, "*"))
+        assert isinstance(fixture.ask(Acquire(mine(1), False)), Grant)
+        assert isinstance(fixture.ask(Acquire(RIVAL, False)), Busy)
+        (state,) = fixture.ask(Inspect(None, "*"))
         assert state.held.id == mine(1).id
         for name, pattern in (("a", "*"), (None, "a")):
-            assert [each.held for each in scene.ask(Inspect(name, pattern))] == [state.held]
-        assert scene.ask(Inspect(None, "b*")) == ()
-        assert scene.ask(Renew((mine(1), RIVAL))) == (True, False)
-        assert scene.ask(Release(RIVAL, False)).was != "held"
-        assert scene.ask(Release(mine(1), False)).was == "held"
-    grant = scene.ask(Acquire(mine(2), False))
-    assert not scene.ask(BreakLock("a", grant.token + 1)).done
-    assert scene.ask(BreakLock("a", None)).done
-    assert not scene.ask(BreakLock("a", None)).done
-    assert scene.ask(Inspect(None, "*")) == ()
-    scene.backend.forget(mine(2))
-    scene.runner.run(scene.backend.await_wakeup(mine(2), 0.0))
-    scene.backend.wake([mine(2).id])
-    scene.runner.run(scene.backend.await_wakeup(mine(2), 0.0))
-    scene.backend.close()
-    scene.runner.run(scene.backend.await_wakeup(mine(2), 0.0))
+            assert [each.held for each in fixture.ask(Inspect(name, pattern))] == [state.held]
+        assert fixture.ask(Inspect(None, "b*")) == ()
+        assert fixture.ask(Renew((mine(1), RIVAL))) == (True, False)
+        assert fixture.ask(Release(RIVAL, False)).was != "held"
+        assert fixture.ask(Release(mine(1), False)).was == "held"
+    grant = fixture.ask(Acquire(mine(2), False))
+    assert not fixture.ask(BreakLock("a", grant.token + 1)).done
+    assert fixture.ask(BreakLock("a", None)).done
+    assert not fixture.ask(BreakLock("a", None)).done
+    assert fixture.ask(Inspect(None, "*")) == ()
+    fixture.backend.forget(mine(2))
+    fixture.runner.run(fixture.backend.await_wakeup(mine(2), 0.0))
+    fixture.backend.wake([mine(2).id])
+    fixture.runner.run(fixture.backend.await_wakeup(mine(2), 0.0))
+    fixture.backend.close()
+    fixture.runner.run(fixture.backend.await_wakeup(mine(2), 0.0))
 
 
 def test_a_client_that_closes_waits_no_more() -> None:
-    scene = Scene()
-    scene.busy(1)
-    signal = scene.listener.waiting[mine(1).id].signal
-    scene.store.interrupt()
+    fixture = Fixture()
+    fixture.busy(1)
+    signal = fixture.listener.waiting[mine(1).id].signal
+    fixture.store.interrupt()
     assert signal.is_set
-    scene.store.after_fork()
-    assert not scene.listener.waiting
+    fixture.store.after_fork()
+    assert not fixture.listener.waiting
 
 
 @pytest.mark.parametrize("given_back", [True, False])
 def test_a_user_who_may_not_subscribe_does_not_queue(given_back: bool) -> None:
-    scene = Scene()
-    scene.busy()
+    fixture = Fixture()
+    fixture.busy()
     error = Exception("NOPERM this user has no permissions to access the channel")
 
     def refuse(command: tuple[Any, ...]) -> None:
-        for connection in scene.store.pool.connections:
-            connection.refused |= {channel: error for _, channel in scene.sent[-1].subscriptions}
-        if not scene.sent[-1].subscriptions and command[0].startswith(b"EVAL") and not given_back:
+        for connection in fixture.store.pool.connections:
+            connection.refused |= {channel: error for _, channel in fixture.sent[-1].subscriptions}
+        if not fixture.sent[-1].subscriptions and command[0].startswith(b"EVAL") and not given_back:
             raise NotApplied("no")
 
-    scene.store.queue.note_contention("a")
-    scene.before = refuse
+    fixture.store.queue.note_contention("a")
+    fixture.before = refuse
     expected = NotApplied if given_back else OutcomeUnknown
     reason = "permission denied" if given_back else "could not be given back: no"
     with pytest.raises(expected, match=reason):
-        scene.ask(Acquire(mine(1), True))
-    assert not scene.listener.waiting
+        fixture.ask(Acquire(mine(1), True))
+    assert not fixture.listener.waiting
 
 
 def test_a_waiter_does_not_queue_if_the_subscription_it_shares_is_refused() -> None:
-    scene = Scene(shared=True)
-    (connection,) = scene.busy(1)
-    channels = scene.listener.waiting[mine(1).id].group.channels
+    fixture = Fixture(shared=True)
+    (connection,) = fixture.busy(1)
+    channels = fixture.listener.waiting[mine(1).id].group.channels
     error = Exception("NOPERM this user has no permissions to access the channel")
 
     def refuse(command: tuple[Any, ...]) -> None:
         connection.refused |= dict.fromkeys(channels, error)
 
-    scene.before = refuse
+    fixture.before = refuse
     with pytest.raises(NotApplied, match="permission denied"):
-        scene.ask(Acquire(mine(2), True))
-    queue: Any = scene.line.do((b"ZRANGE", keys_of("a").queue.encode(), b"0", b"-1"))
+        fixture.ask(Acquire(mine(2), True))
+    queue: Any = fixture.line.do((b"ZRANGE", keys_of("a").queue.encode(), b"0", b"-1"))
     assert [member.decode().partition("\n")[0] for member in queue] == [owner_of(mine(1).id)]
 
 
 def test_a_claim_that_gave_up_during_its_request_leaves_nothing() -> None:
-    scene = Scene()
-    (connection,) = scene.busy(1)
+    fixture = Fixture()
+    (connection,) = fixture.busy(1)
 
     def give_up(command: tuple[Any, ...]) -> None:
-        scene.backend.forget(mine(1))
+        fixture.backend.forget(mine(1))
         raise OutcomeUnknown("no answer")
 
-    scene.before = give_up
+    fixture.before = give_up
     with pytest.raises(OutcomeUnknown):
-        scene.ask(Acquire(mine(1), True))
+        fixture.ask(Acquire(mine(1), True))
     assert not connection.open
 
 
 def test_a_watcher_is_woken_by_the_id_of_its_claim() -> None:
     """A hand-off within the client changes no key, so the server pushes nothing."""
-    scene = Scene()
-    scene.runner.run(scene.backend.watch_lock(mine(2), 0.0))
-    (watch,) = scene.backend.tracking.watches.values()
+    fixture = Fixture()
+    fixture.runner.run(fixture.backend.watch_lock(mine(2), 0.0))
+    (watch,) = fixture.backend.tracking.watches.values()
     watch.signal.clear()
-    scene.backend.wake([mine(1).id])
+    fixture.backend.wake([mine(1).id])
     assert not watch.signal.is_set
-    scene.backend.wake([mine(2).id])
+    fixture.backend.wake([mine(2).id])
     assert watch.signal.is_set
 
 
 def test_messages_for_no_claim_wake_none() -> None:
-    scene = Scene(shared=True)
-    (connection,) = scene.busy(1)
-    scene.runner.run(scene.backend.watch_lock(mine(2), 0.0))
-    (watch,) = scene.backend.tracking.watches.values()
-    channel = scene.channel(1)
-    scene.backend.locks.forget(mine(1))
-    assert (connection, channel) in scene.listener.channels
+    fixture = Fixture(shared=True)
+    (connection,) = fixture.busy(1)
+    fixture.runner.run(fixture.backend.watch_lock(mine(2), 0.0))
+    (watch,) = fixture.backend.tracking.watches.values()
+    channel = fixture.channel(1)
+    fixture.backend.locks.forget(mine(1))
+    assert (connection, channel) in fixture.listener.channels
     watch.signal.clear()
     connection.pushes += [(channel, "another:1\n1\n3000"), ("a channel of before", "another:1")]
     connection.pushes.append((CHANGED, "another"))
-    scene.listener.drain(connection)
+    fixture.listener.drain(connection)
     assert not watch.signal.is_set
     # A claim that does not watch waits for its turn, whoever watches.
-    scene.runner.run(scene.backend.await_wakeup(mine(1), 0.0))
+    fixture.runner.run(fixture.backend.await_wakeup(mine(1), 0.0))
     connection.pushes.append((CHANGED, watch.keys[0]))
-    scene.listener.drain(connection)
+    fixture.listener.drain(connection)
     assert watch.signal.is_set

@@ -28,14 +28,14 @@ RECALL_MS = 100
 class Client:
     """One client of a server that all share."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, fixture: Fixture, number: int) -> None:
         self.id = f"{number:032x}"
         self.messages: list[str] = []
         self.connection = Connection(
-            world.server, lambda channel, word: self.messages.append(word.decode())
+            fixture.server, lambda channel, word: self.messages.append(word.decode())
         )
-        self.runner = Runner(f"redis://nowhere?token_ttl={world.token_ttl}", self._send)
-        self.backend = self.runner.store.backend(world.form)
+        self.runner = Runner(f"redis://nowhere?token_ttl={fixture.token_ttl}", self._send)
+        self.backend = self.runner.store.backend(fixture.form)
 
     def _send(self, address: Address, message: Send) -> list[Any]:
         for _, channel in message.subscriptions:
@@ -57,7 +57,7 @@ class Client:
         return released
 
 
-class World:
+class Fixture:
     """A server and its clock."""
 
     def __init__(self, form: str = "hash", token_ttl: float = 604800) -> None:
@@ -84,9 +84,9 @@ def token(answer: object) -> int:
 
 @pytest.mark.parametrize("form", ["hash", "string"])
 def test_stopped_waiters_of_several_clients_cost_one_confirmation(form: str) -> None:
-    world = World(form)
-    holder, last = world.client(1), world.client(9)
-    stopped = [world.client(number) for number in (2, 3)]
+    fixture = Fixture(form)
+    holder, last = fixture.client(1), fixture.client(9)
+    stopped = [fixture.client(number) for number in (2, 3)]
     first = token(holder.acquire(1))
     for client in stopped:
         for serial in (1, 2):
@@ -98,15 +98,15 @@ def test_stopped_waiters_of_several_clients_cost_one_confirmation(form: str) -> 
     assert isinstance(busy, Busy)
     assert busy.held is not None
     assert busy.held.client == stopped[0].id
-    world.wait(CONFIRM_WITHIN_MS + 1)
+    fixture.wait(CONFIRM_WITHIN_MS + 1)
     recalled = last.acquire(1)
     assert isinstance(recalled, Busy)
     assert recalled.retry_after <= RECALL_MS / 1000 + 0.01
-    assert world.queue() == 1
+    assert fixture.queue() == 1
     # When it goes on, each of its claims is notified to ask again.
     for client in stopped:
         assert len([word for word in client.messages if "\n" not in word]) >= 1
-    world.wait(RECALL_MS + 1)
+    fixture.wait(RECALL_MS + 1)
     assert token(last.acquire(1)) > first
     last.release(1)
     # The queue is empty: the stopped ones are granted nothing before they ask.
@@ -114,17 +114,17 @@ def test_stopped_waiters_of_several_clients_cost_one_confirmation(form: str) -> 
 
 
 def test_recalled_waiters_that_live_keep_their_order() -> None:
-    world = World()
-    holder, stopped, second, third = (world.client(number) for number in range(1, 5))
+    fixture = Fixture()
+    holder, stopped, second, third = (fixture.client(number) for number in range(1, 5))
     holder.acquire(1)
     for client in (stopped, second, third):
         assert isinstance(client.acquire(1), Busy)
     holder.release(1)
-    world.wait(CONFIRM_WITHIN_MS + 1)
+    fixture.wait(CONFIRM_WITHIN_MS + 1)
     assert isinstance(third.acquire(1), Busy)
-    assert world.queue() == 1
+    assert fixture.queue() == 1
     assert isinstance(second.acquire(1), Busy)
-    world.wait(RECALL_MS + 1)
+    fixture.wait(RECALL_MS + 1)
     busy = third.acquire(1)
     assert isinstance(busy, Busy)
     assert busy.held is not None
@@ -133,19 +133,19 @@ def test_recalled_waiters_that_live_keep_their_order() -> None:
 
 @pytest.mark.parametrize("form", ["hash", "string"])
 def test_first_release_in_each_interval_is_left_to_others(form: str) -> None:
-    world = World(form)
-    holder, waiter, stranger = world.client(1), world.client(2), world.client(3)
+    fixture = Fixture(form)
+    holder, waiter, stranger = fixture.client(1), fixture.client(2), fixture.client(3)
     stranger.connection.subscribe("redisson_lock__channel:{lock:a}")
     holder.acquire(1)
     assert isinstance(waiter.acquire(1), Busy)
-    world.wait(1000)
+    fixture.wait(1000)
     holder.release(1)
     left = waiter.acquire(1)
     assert isinstance(left, Busy)
     assert left.held is None
     assert left.retry_after <= (LEFT_MS[form] + 1) / 1000
     assert isinstance(holder.acquire(2), Busy)
-    world.wait(LEFT_MS[form] + 1)
+    fixture.wait(LEFT_MS[form] + 1)
     token(waiter.acquire(1))
     # The next release is in the same interval.
     waiter.release(1)
@@ -156,12 +156,12 @@ def test_first_release_in_each_interval_is_left_to_others(form: str) -> None:
 
 
 def test_lock_that_is_left_free_wakes_the_next_waiter_when_the_first_gives_up() -> None:
-    world = World("string")
-    holder, first, second, third = (world.client(number) for number in range(1, 5))
+    fixture = Fixture("string")
+    holder, first, second, third = (fixture.client(number) for number in range(1, 5))
     holder.acquire(1)
     for client in (first, second, third):
         client.acquire(1)
-    world.wait(1000)
+    fixture.wait(1000)
     holder.release(1)
     for client in (first, second):
         assert client.messages
@@ -171,30 +171,30 @@ def test_lock_that_is_left_free_wakes_the_next_waiter_when_the_first_gives_up() 
 
 @pytest.mark.parametrize("form", ["hash", "string"])
 def test_tokens_rise_when_their_counter_has_expired(form: str) -> None:
-    world = World(form, token_ttl=2)
-    client = world.client(1)
+    fixture = Fixture(form, token_ttl=2)
+    client = fixture.client(1)
     before = token(client.acquire(1, wait=False))
     client.release(1)
-    world.wait(2001)
-    assert world.server.data.find(keys_of("a").token.encode()) is None
+    fixture.wait(2001)
+    assert fixture.server.data.find(keys_of("a").token.encode()) is None
     # The clock is set back by less than the time for which the counter was kept.
-    world.wait(-1900)
+    fixture.wait(-1900)
     assert token(client.acquire(2, wait=False)) > before
 
 
 def test_tokens_rise_while_the_clock_is_behind() -> None:
-    world = World()
-    client = world.client(1)
+    fixture = Fixture()
+    client = fixture.client(1)
     before = token(client.acquire(1, wait=False))
     client.release(1)
-    world.wait(-10_000)
+    fixture.wait(-10_000)
     assert token(client.acquire(2, wait=False)) == before + 1
 
 
 def test_hold_of_the_default_format_is_one_key() -> None:
-    world = World()
-    world.client(1).acquire(1)
-    found = {key.decode() for key in world.server.data.values}
+    fixture = Fixture()
+    fixture.client(1).acquire(1)
+    found = {key.decode() for key in fixture.server.data.values}
     assert found == {"lock:a", "redisson_lock_token:{lock:a}", "leaselock:active::lock:"}
     assert not any(key.startswith(RECORD) for key in found)
 
@@ -208,8 +208,8 @@ def give_back(client: Client, serial: int, grant: object) -> None:
 
 
 def test_a_claim_whose_vote_was_given_back_keeps_its_connection() -> None:
-    world = World("vote")
-    rival, client = world.client(1), world.client(2)
+    fixture = Fixture("vote")
+    rival, client = fixture.client(1), fixture.client(2)
     rival.acquire(1)
     for serial in (1, 2):
         assert isinstance(client.acquire(serial), Busy)
@@ -223,8 +223,8 @@ def test_a_claim_whose_vote_was_given_back_keeps_its_connection() -> None:
 
 
 def test_a_claim_whose_vote_was_given_back_is_notified() -> None:
-    world = World("vote")
-    rival, client = world.client(1), world.client(2)
+    fixture = Fixture("vote")
+    rival, client = fixture.client(1), fixture.client(2)
     rival.acquire(1)
     client.acquire(1)
     client.release(1)
@@ -242,8 +242,8 @@ def test_a_claim_whose_vote_was_given_back_is_notified() -> None:
 @pytest.mark.parametrize("cached", [True, False])
 def test_the_client_that_caches_a_broken_lock_is_notified(form: str, cached: bool) -> None:
     """It would grant the lock again without asking."""
-    world = World(form)
-    holder, operator = world.client(1), world.client(2)
+    fixture = Fixture(form)
+    holder, operator = fixture.client(1), fixture.client(2)
     claim = holder.claim(1)._replace(tokens=100, cached=cached)
     token(holder.runner.run(holder.backend.request(Acquire(claim, True), 0.0)))
     broken = operator.runner.run(operator.backend.request(BreakLock("a", None), 0.0))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CLAIM = claim_of("0" * 32, "a", 1, 30.0)
 
 
-class Scene:
+class Fixture:
     """One client, on a server where *replicas* confirm."""
 
     def __init__(self) -> None:
@@ -66,28 +66,28 @@ def gives_back(message: Send) -> bool:
 
 
 def test_after_a_failed_undo_a_repeated_request_is_not_granted() -> None:
-    scene = Scene()
-    assert isinstance(scene.ask(), NotApplied)  # the scripts are loaded from now on
-    assert isinstance(scene.ask(gives_back), OutcomeUnknown)
-    scene.replicas = 1
-    answers = [scene.ask() for _ in range(2)]
+    fixture = Fixture()
+    assert isinstance(fixture.ask(), NotApplied)  # the scripts are loaded from now on
+    assert isinstance(fixture.ask(gives_back), OutcomeUnknown)
+    fixture.replicas = 1
+    answers = [fixture.ask() for _ in range(2)]
     granted = [answer for answer in answers if isinstance(answer, Grant)]
     assert granted
-    scene.deliver(scene.late[0])
-    assert scene.held()
+    fixture.deliver(fixture.late[0])
+    assert fixture.held()
 
 
 def test_after_a_confirmed_undo_the_request_may_be_repeated() -> None:
-    scene = Scene()
-    assert isinstance(scene.ask(), NotApplied)
-    assert not scene.held()
-    scene.replicas = 1
-    assert isinstance(scene.ask(), Grant)
-    assert scene.held()
+    fixture = Fixture()
+    assert isinstance(fixture.ask(), NotApplied)
+    assert not fixture.held()
+    fixture.replicas = 1
+    assert isinstance(fixture.ask(), Grant)
+    assert fixture.held()
 
 
 def test_a_claim_released_with_a_tombstone_does_not_wait() -> None:
-    scene = Scene()
-    scene.line.do(("SET", tombstone("lock:a", owner_of(CLAIM.id)), "", "PX", 1000))
-    assert isinstance(scene.ask(), Busy)
-    assert "given up" in str(scene.ask(wait=True))
+    fixture = Fixture()
+    fixture.line.do(("SET", tombstone("lock:a", owner_of(CLAIM.id)), "", "PX", 1000))
+    assert isinstance(fixture.ask(), Busy)
+    assert "given up" in str(fixture.ask(wait=True))

@@ -8,7 +8,7 @@ import pytest
 from testkit.conformance.watching import each_change_is_reported, report_changes
 from testkit.servers.redis import Redis
 from testkit.servers.rights import additional, user
-from tests.faults.scene import HARNESSES, STORE
+from tests.faults.fixture import HARNESSES, STORE
 
 from leaselock._backends.redis import backend
 from leaselock._core import watching

@@ -26,7 +26,7 @@ LEASE = 30.0
 SINCE = 1_700_000_000.0
 
 
-class World:
+class Fixture:
     """The servers, their clock, and which of them do not answer."""
 
     def __init__(self) -> None:
@@ -57,12 +57,12 @@ class LateRunner(Runner):
 class Client:
     """One client, and its claims."""
 
-    def __init__(self, world: World, number: int) -> None:
-        self.world = world
+    def __init__(self, fixture: Fixture, number: int) -> None:
+        self.fixture = fixture
         self.id = f"{number:032x}"
         self.lines = {
             host: Connection(server, lambda channel, word: None)
-            for host, server in world.servers.items()
+            for host, server in fixture.servers.items()
         }
         self.runners = [LateRunner(f"redis://{host}", self._send) for host in HOSTS]
         masters = [
@@ -70,18 +70,18 @@ class Client:
             for host, runner in zip(HOSTS, self.runners, strict=True)
         ]
         capabilities: Any = masters[0].locks.capabilities
-        self.locks = Redlock(masters, capabilities, lambda: world.time, lambda: 0.5)
+        self.locks = Redlock(masters, capabilities, lambda: fixture.time, lambda: 0.5)
 
     def _send(self, address: Any, message: Any) -> list[Any]:
         host = address.host
-        if host in self.world.refusing:
+        if host in self.fixture.refusing:
             raise NotApplied("it refuses")
-        if host in self.world.silent:
+        if host in self.fixture.silent:
             raise OutcomeUnknown("no answer")
         for _, channel in message.subscriptions:
             self.lines[host].subscribe(channel)
         replies = [self.lines[host].do(command) for command in commands_of(message)]
-        if host in self.world.deaf:
+        if host in self.fixture.deaf:
             raise OutcomeUnknown("the reply was lost")
         return replies
 
@@ -95,7 +95,7 @@ class Client:
         return self.runners[0].run(process)
 
     def until(self) -> float:
-        return self.world.time + 5.0
+        return self.fixture.time + 5.0
 
     def acquire(self, serial: int = 1, *, wait: bool = True) -> Any:
         return self.run(self.locks.acquire(self.claim(serial), wait=wait, until=self.until()))
@@ -119,17 +119,17 @@ class Client:
 
 
 @pytest.fixture
-def world() -> World:
-    """Return a world whose servers know the scripts."""
-    world = World()
-    first = Client(world, 9)
+def fixture() -> Fixture:
+    """Return a fixture whose servers know the scripts."""
+    fixture = Fixture()
+    first = Client(fixture, 9)
     first.acquire()
     first.release()
-    return world
+    return fixture
 
 
-def test_a_lock_is_held_by_whom_a_majority_names(world: World) -> None:
-    holder, waiter = Client(world, 1), Client(world, 2)
+def test_a_lock_is_held_by_whom_a_majority_names(fixture: Fixture) -> None:
+    holder, waiter = Client(fixture, 1), Client(fixture, 2)
     grant = holder.acquire()
     assert isinstance(grant, Grant)
     busy = waiter.acquire()
@@ -148,19 +148,19 @@ def test_a_lock_is_held_by_whom_a_majority_names(world: World) -> None:
 
 
 def test_the_first_in_the_queue_asks_again_at_once_unless_the_client_is_closed(
-    world: World,
+    fixture: Fixture,
 ) -> None:
     """The others may carry out the release a little later."""
-    holder, waiter = Client(world, 1), Client(world, 2)
-    world.silent = {HOSTS[0]}
+    holder, waiter = Client(fixture, 1), Client(fixture, 2)
+    fixture.silent = {HOSTS[0]}
     assert isinstance(holder.acquire(), Grant)
-    world.silent = set()
+    fixture.silent = set()
     assert isinstance(waiter.acquire(), Busy)
     assert waiter.locks.failures == {waiter.claim().id: protocol.TRIES}
 
 
-def test_breaking_ends_the_hold_of_the_majority(world: World) -> None:
-    holder, other = Client(world, 1), Client(world, 2)
+def test_breaking_ends_the_hold_of_the_majority(fixture: Fixture) -> None:
+    holder, other = Client(fixture, 1), Client(fixture, 2)
     grant = holder.acquire()
     assert not other.break_lock(grant.token + 1).done
     broken = other.break_lock(grant.token)
@@ -172,8 +172,8 @@ def test_breaking_ends_the_hold_of_the_majority(world: World) -> None:
     assert other.inspect(None) == ()
 
 
-def test_a_lock_that_most_masters_do_not_let_be_broken_is_not(world: World) -> None:
-    holder, other = Client(world, 1), Client(world, 2)
+def test_a_lock_that_most_masters_do_not_let_be_broken_is_not(fixture: Fixture) -> None:
+    holder, other = Client(fixture, 1), Client(fixture, 2)
     holder.acquire()
     process = other.locks.break_lock("a", None, other.until())
     inspected = 0
@@ -191,53 +191,53 @@ def test_a_lock_that_most_masters_do_not_let_be_broken_is_not(world: World) -> N
         other.run(process)
 
 
-def test_a_minority_that_does_not_answer_is_released_later(world: World) -> None:
-    client = Client(world, 1)
-    world.deaf = {"m2"}
+def test_a_minority_that_does_not_answer_is_released_later(fixture: Fixture) -> None:
+    client = Client(fixture, 1)
+    fixture.deaf = {"m2"}
     assert isinstance(client.acquire(), Grant)
     assert client.release()
     pending = client.locks.pending_releases
     assert list(pending.requests[2]) == [client.claim().id]
     assert not client.run(pending.send(2))
-    world.deaf = set()
+    fixture.deaf = set()
     assert client.run(pending.send(2))
     assert not pending.requests[2]
     # It is not asked for a while, and then again.
-    world.time += SKIPPED_FOR
-    other = Client(world, 2)
+    fixture.time += SKIPPED_FOR
+    other = Client(fixture, 2)
     assert isinstance(other.acquire(), Grant)
 
 
-def test_releases_are_given_up_when_the_lease_is_over(world: World) -> None:
-    client = Client(world, 1)
-    world.silent = {"m2"}
+def test_releases_are_given_up_when_the_lease_is_over(fixture: Fixture) -> None:
+    client = Client(fixture, 1)
+    fixture.silent = {"m2"}
     client.acquire()
     client.release()
-    world.time += 1000.0
+    fixture.time += 1000.0
     assert client.run(client.locks.pending_releases.send(2))
 
 
-def test_without_a_majority_nothing_is_known(world: World) -> None:
-    client, other = Client(world, 1), Client(world, 2)
+def test_without_a_majority_nothing_is_known(fixture: Fixture) -> None:
+    client, other = Client(fixture, 1), Client(fixture, 2)
     client.acquire()
-    world.silent = {"m0", "m1"}
+    fixture.silent = {"m0", "m1"}
     for request in (other.acquire, client.renew, client.release, client.inspect):
         with pytest.raises(OutcomeUnknown, match="2 of 3 masters did not answer"):
             request()
-    world.silent, world.refusing = set(), set(HOSTS)
-    world.time += SKIPPED_FOR
+    fixture.silent, fixture.refusing = set(), set(HOSTS)
+    fixture.time += SKIPPED_FOR
     with pytest.raises(NotApplied, match=r"3 of 3 masters did not answer .*it refuses"):
-        Client(world, 3).acquire()
+        Client(fixture, 3).acquire()
 
 
-def test_votes_of_a_lost_try_are_given_back(world: World) -> None:
+def test_votes_of_a_lost_try_are_given_back(fixture: Fixture) -> None:
     """Two clients have one vote each: neither has a majority."""
-    first, second, third = (Client(world, number) for number in (1, 2, 3))
+    first, second, third = (Client(fixture, number) for number in (1, 2, 3))
     for client, voting in ((first, "m1"), (second, "m2")):
-        world.deaf, world.silent = {voting}, set(HOSTS) - {voting}
+        fixture.deaf, fixture.silent = {voting}, set(HOSTS) - {voting}
         with pytest.raises(OutcomeUnknown):
             client.acquire()
-    world.deaf, world.silent = set(), set()
+    fixture.deaf, fixture.silent = set(), set()
     busy = third.acquire(wait=False)
     assert isinstance(busy, Busy)
     assert busy.retry_after <= 0.1
@@ -245,26 +245,26 @@ def test_votes_of_a_lost_try_are_given_back(world: World) -> None:
     assert state.held is None
 
 
-def test_a_token_that_differs_is_written_to_a_majority(world: World) -> None:
-    first, second = Client(world, 1), Client(world, 2)
-    world.silent = {"m2"}
+def test_a_token_that_differs_is_written_to_a_majority(fixture: Fixture) -> None:
+    first, second = Client(fixture, 1), Client(fixture, 2)
+    fixture.silent = {"m2"}
     for serial in (1, 2):
         before = first.acquire(serial)
         first.release(serial)
-    world.silent = {"m0"}
-    world.time += SKIPPED_FOR
+    fixture.silent = {"m0"}
+    fixture.time += SKIPPED_FOR
     grant = second.acquire()
     assert isinstance(grant, Grant)
     assert grant.token == before.token + 1
 
 
-def test_a_token_that_cannot_be_written_is_no_grant(world: World) -> None:
-    first, second = Client(world, 1), Client(world, 2)
-    world.silent = {"m2"}
+def test_a_token_that_cannot_be_written_is_no_grant(fixture: Fixture) -> None:
+    first, second = Client(fixture, 1), Client(fixture, 2)
+    fixture.silent = {"m2"}
     first.acquire()
     first.release()
-    world.silent = {"m0"}
-    world.time += SKIPPED_FOR
+    fixture.silent = {"m0"}
+    fixture.time += SKIPPED_FOR
     send = second._send
 
     def refuse_tokens(address: Any, message: Any) -> list[Any]:
@@ -277,26 +277,26 @@ def test_a_token_that_cannot_be_written_is_no_grant(world: World) -> None:
     assert isinstance(second.acquire(wait=False), Busy)
 
 
-def test_a_hold_that_only_the_queue_master_has_blocks_for_a_while(world: World) -> None:
-    first, second = Client(world, 1), Client(world, 2)
-    world.deaf, world.silent = {"m0"}, {"m1", "m2"}
+def test_a_hold_that_only_the_queue_master_has_blocks_for_a_while(fixture: Fixture) -> None:
+    first, second = Client(fixture, 1), Client(fixture, 2)
+    fixture.deaf, fixture.silent = {"m0"}, {"m1", "m2"}
     with pytest.raises(OutcomeUnknown):
         first.acquire()
-    world.deaf, world.silent = set(), set()
+    fixture.deaf, fixture.silent = set(), set()
     assert isinstance(second.acquire(), Busy)
-    world.time += BLOCKED_FOR + 0.1
+    fixture.time += BLOCKED_FOR + 0.1
     assert isinstance(second.acquire(), Grant)
 
 
-def test_the_queue_moves_when_its_master_does_not_answer(world: World) -> None:
-    holder, waiter = Client(world, 1), Client(world, 2)
+def test_the_queue_moves_when_its_master_does_not_answer(fixture: Fixture) -> None:
+    holder, waiter = Client(fixture, 1), Client(fixture, 2)
     holder.acquire()
     assert isinstance(waiter.acquire(), Busy)
     assert waiter.locks.queued_at[waiter.claim().id] == 0
-    world.silent = {"m0", "m1"}
+    fixture.silent = {"m0", "m1"}
     with pytest.raises(OutcomeUnknown):
         waiter.acquire()
-    world.silent = {"m0"}
+    fixture.silent = {"m0"}
     waiter.locks.all.failed.pop(1)
     assert isinstance(waiter.acquire(), Busy)
     assert waiter.locks.queued_at[waiter.claim().id] == 1
@@ -304,24 +304,24 @@ def test_the_queue_moves_when_its_master_does_not_answer(world: World) -> None:
     waiter.run(waiter.locks.await_wakeup(waiter.claim(), 0.0))
 
 
-def test_a_master_with_many_requests_outstanding_is_not_asked(world: World) -> None:
-    client = Client(world, 1)
+def test_a_master_with_many_requests_outstanding_is_not_asked(fixture: Fixture) -> None:
+    client = Client(fixture, 1)
     masters = client.locks.all
     masters.outstanding = [1, SEVERAL, 0]
-    masters.answered[1] = world.time - 1.0
+    masters.answered[1] = fixture.time - 1.0
     votes = client.run(masters.poll(masters.each(Inspect(None, "*")), 0.0, lambda votes: False))
     assert "not asked" in str(votes.errors[1])
 
 
-def test_the_lifetime_is_changed_on_a_majority(world: World) -> None:
-    client = Client(world, 1)
+def test_the_lifetime_is_changed_on_a_majority(fixture: Fixture) -> None:
+    client = Client(fixture, 1)
     client.acquire()
     process = client.locks.set_lifetime(client.claim(), "lease", client.until())
     assert client.run(process).held
 
 
-def test_votes_that_come_one_after_the_other_are_waited_for(world: World) -> None:
-    client = Client(world, 1)
+def test_votes_that_come_one_after_the_other_are_waited_for(fixture: Fixture) -> None:
+    client = Client(fixture, 1)
     runner = client.runners[0]
     runner.late, runner.waits = [], True
     assert isinstance(client.acquire(), Grant)
@@ -329,8 +329,8 @@ def test_votes_that_come_one_after_the_other_are_waited_for(world: World) -> Non
     assert len(client.inspect()) == 1
 
 
-def test_votes_that_come_after_a_lost_try_are_given_back(world: World) -> None:
-    client = Client(world, 1)
+def test_votes_that_come_after_a_lost_try_are_given_back(fixture: Fixture) -> None:
+    client = Client(fixture, 1)
     runner = client.runners[0]
     runner.late = []
     with pytest.raises(OutcomeUnknown):
@@ -340,13 +340,13 @@ def test_votes_that_come_after_a_lost_try_are_given_back(world: World) -> None:
     assert {master for master, _ in client.locks.given_back[client.claim().id]} == {0, 1}
     client.locks.forget(client.claim())  # nothing is known of the try any more
     client.run(late[1])
-    assert isinstance(Client(world, 2).acquire(wait=False), Grant)
+    assert isinstance(Client(fixture, 2).acquire(wait=False), Grant)
 
 
-def test_what_a_late_answer_means_depends_on_the_try(world: World) -> None:
-    client = Client(world, 1)
+def test_what_a_late_answer_means_depends_on_the_try(fixture: Fixture) -> None:
+    client = Client(fixture, 1)
     client.acquire()
-    votes, world.silent = client.locks.latest[client.claim().id], {"m1"}
+    votes, fixture.silent = client.locks.latest[client.claim().id], {"m1"}
     pending = client.locks.pending_releases
     client.run(client.locks._late(votes, client.claim(), 1, None))
     assert not pending.requests
@@ -359,8 +359,8 @@ def test_what_a_late_answer_means_depends_on_the_try(world: World) -> None:
     assert 0 not in pending.requests
 
 
-def test_a_release_that_is_asked_for_again_while_it_is_sent_is_repeated(world: World) -> None:
-    client = Client(world, 1)
+def test_a_release_that_is_asked_for_again_while_it_is_sent_is_repeated(fixture: Fixture) -> None:
+    client = Client(fixture, 1)
     pending = client.locks.pending_releases
     pending.add(2, client.claim())
     sent: list[Any] = []
@@ -368,7 +368,7 @@ def test_a_release_that_is_asked_for_again_while_it_is_sent_is_repeated(world: W
     def again(address: Any, message: Any) -> list[Any]:
         sent.append(message)
         if len(sent) == 1:
-            world.time += 1.0
+            fixture.time += 1.0
             pending.add(2, client.claim())
         return client._send(address, message)
 
@@ -388,8 +388,8 @@ def test_a_majority_counts_with_the_master_of_the_queue_or_without_it() -> None:
     assert has_enough(0, votes)
 
 
-def test_the_error_names_masters_that_did_not_answer_before(world: World) -> None:
-    masters = Client(world, 1).locks.all
+def test_the_error_names_masters_that_did_not_answer_before(fixture: Fixture) -> None:
+    masters = Client(fixture, 1).locks.all
     masters.failed = {0: (0.0, NotApplied("one")), 1: (0.0, NotApplied("two"))}
     votes = masters.new_votes()
     votes.answer(0, True)

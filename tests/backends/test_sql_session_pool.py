@@ -154,53 +154,53 @@ class Simulated:
 
 def test_a_silent_session_does_not_hide_the_end_of_another() -> None:
     """The lease of one hold ends while its session does not answer; then the other session ends."""
-    scene = Simulated()
+    fixture = Simulated()
     silent = claim_of("m.1", "silent", 1, LEASE)
     other = claim_of("m.1", "other", 2, 20.0)
     for claim in (silent, other):
-        assert isinstance(scene.acquire(claim), Grant)
-    sessions = scene.store.sessions.sessions
+        assert isinstance(fixture.acquire(claim), Grant)
+    sessions = fixture.store.sessions.sessions
     connection: Any = sessions[silent.id].connection
     connection.lose()
-    scene.simulator.play(1.5 * LEASE)
-    scene.server.end(scene.server.sessions[sessions[other.id].connection.backend])
-    scene.simulator.play(1.5 * LEASE + MILLISECONDS)
-    assert scene.lost == {other.id: pytest.approx(1.5 * LEASE, abs=MILLISECONDS)}
+    fixture.simulator.play(1.5 * LEASE)
+    fixture.server.end(fixture.server.sessions[sessions[other.id].connection.backend])
+    fixture.simulator.play(1.5 * LEASE + MILLISECONDS)
+    assert fixture.lost == {other.id: pytest.approx(1.5 * LEASE, abs=MILLISECONDS)}
 
 
-def idle_sessions(scene: Simulated) -> int:
+def idle_sessions(fixture: Simulated) -> int:
     """Of a client whose locks were granted, and of one that found them taken."""
     held = [claim_of("m.1", f"lock {n}", n, 20.0) for n in range(3)]
     refused = [claim_of("m.2", f"lock {n}", n, 20.0) for n in range(3)]
     for claim in held:
-        assert isinstance(scene.acquire(claim), Grant)
-    backend, scene.backend = scene.backend, scene.made("advisory")
+        assert isinstance(fixture.acquire(claim), Grant)
+    backend, fixture.backend = fixture.backend, fixture.made("advisory")
     for claim in refused:
-        assert isinstance(scene.acquire(claim), Busy)
-    scene.backend = backend
+        assert isinstance(fixture.acquire(claim), Busy)
+    fixture.backend = backend
     for claim in held:
-        assert scene.release(claim)
-    return len(scene.server.sessions)
+        assert fixture.release(claim)
+    return len(fixture.server.sessions)
 
 
 def test_idle_sessions_are_closed_after_a_while() -> None:
-    scene = Simulated()
-    assert idle_sessions(scene) == 4
-    scene.simulator.play(scene.simulator.time + SESSION_TIMEOUT / 2 + 0.1)
-    assert scene.server.sessions == {}
-    assert not any(scene.store.sessions.idle.values())
-    assert scene.store.pool.connections == set(scene.store.pool.idle)
+    fixture = Simulated()
+    assert idle_sessions(fixture) == 4
+    fixture.simulator.play(fixture.simulator.time + SESSION_TIMEOUT / 2 + 0.1)
+    assert fixture.server.sessions == {}
+    assert not any(fixture.store.sessions.idle.values())
+    assert fixture.store.pool.connections == set(fixture.store.pool.idle)
 
 
 def test_idle_sessions_that_the_server_ends_are_closed() -> None:
-    scene = Simulated()
-    assert idle_sessions(scene) == 4
-    for session in list(scene.server.sessions.values()):
-        scene.server.end(session)
-    scene.simulator.play(scene.simulator.time + MILLISECONDS)
-    assert not any(scene.store.sessions.idle.values())
-    assert all(connection.closed for connection in scene.network.connections)
-    assert scene.lost == {}
+    fixture = Simulated()
+    assert idle_sessions(fixture) == 4
+    for session in list(fixture.server.sessions.values()):
+        fixture.server.end(session)
+    fixture.simulator.play(fixture.simulator.time + MILLISECONDS)
+    assert not any(fixture.store.sessions.idle.values())
+    assert all(connection.closed for connection in fixture.network.connections)
+    assert fixture.lost == {}
 
 
 def test_a_broken_session_is_looked_for_with_pauses() -> None:

@@ -46,7 +46,7 @@ class Client:
         return self.backend.release(self.claim, tombstone=tombstone, until=FOREVER)
 
 
-class Scene:
+class Fixture:
     """A server, and its clients."""
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ def test_a_reader_whose_reply_was_lost_gets_a_greater_token_than_the_write_befor
     """Its node is younger than the writer's. But the writer, which an upgrade had overtaken, drew
     its token after the reader had listed the nodes, and the reply that says so was lost.
     """
-    scene = Scene()
-    update, writer = scene.client("u", "update"), scene.client("w", "exclusive")
-    reader = scene.client("r", "shared")
-    scene.do(update, update.acquire(wait=False))
-    assert isinstance(scene.do(writer, writer.acquire()), Busy)
-    assert scene.do(update, update.convert("exclusive")).held.mode == "exclusive"
-    scene.do(update, update.release())
+    fixture = Fixture()
+    update, writer = fixture.client("u", "update"), fixture.client("w", "exclusive")
+    reader = fixture.client("r", "shared")
+    fixture.do(update, update.acquire(wait=False))
+    assert isinstance(fixture.do(writer, writer.acquire()), Busy)
+    assert fixture.do(update, update.convert("exclusive")).held.mode == "exclusive"
+    fixture.do(update, update.release())
 
     batch, written, released = reader.backend.batch, Signal(), Signal()
 
@@ -104,17 +104,17 @@ def test_a_reader_whose_reply_was_lost_gets_a_greater_token_than_the_write_befor
 
     reader.backend.batch = lost  # type: ignore[method-assign]
     run = reader.machine.start(reader.acquire())
-    scene.play()
-    write = scene.do(writer, writer.acquire())
+    fixture.play()
+    write = fixture.do(writer, writer.acquire())
     assert isinstance(write, Grant)
     written.set()
-    scene.play()
-    scene.do(writer, writer.release())
+    fixture.play()
+    fixture.do(writer, writer.release())
     released.set()
-    scene.play()
+    fixture.play()
     assert isinstance(run.error, OutcomeUnknown)
     reader.backend.batch = batch  # type: ignore[method-assign]
-    read = scene.do(reader, reader.acquire())
+    read = fixture.do(reader, reader.acquire())
     assert isinstance(read, Grant)
     assert read.token > write.token
 
@@ -125,9 +125,9 @@ def test_a_release_deletes_what_a_conversion_creates_meanwhile(
     mode: Mode, then: Mode, tombstone: bool
 ) -> None:
     """The renewer may be repeating a conversion whose reply was lost."""
-    scene = Scene()
-    client = scene.client("c", mode)
-    assert isinstance(scene.do(client, client.acquire(wait=False)), Grant)
+    fixture = Fixture()
+    client = fixture.client("c", mode)
+    assert isinstance(fixture.do(client, client.acquire(wait=False)), Grant)
     batch = client.backend.batch
     converted: list[Converted] = []
 
@@ -137,20 +137,20 @@ def test_a_release_deletes_what_a_conversion_creates_meanwhile(
         return await batch(until, *requests, **terms)
 
     client.backend.batch = beside  # type: ignore[method-assign]
-    assert scene.do(client, client.release(tombstone=tombstone))
+    assert fixture.do(client, client.release(tombstone=tombstone))
     assert [one.held.mode for one in converted if one.held] == [then]
-    assert not [node.path for node in scene.model.tree.nodes.values() if node.session]
+    assert not [node.path for node in fixture.model.tree.nodes.values() if node.session]
 
 
 def test_what_does_not_hold_is_not_converted() -> None:
-    scene = Scene()
-    client = scene.client("c", "update")
-    assert scene.do(client, client.convert("exclusive")).held is None
+    fixture = Fixture()
+    client = fixture.client("c", "update")
+    assert fixture.do(client, client.convert("exclusive")).held is None
 
 
 def test_conversions_of_one_hold_are_done_one_after_the_other() -> None:
-    scene = Scene()
-    client = scene.holder("c", "update")
+    fixture = Fixture()
+    client = fixture.holder("c", "update")
     batch, answered = client.backend.batch, Signal()
 
     async def late(until: float, *requests: Any, **terms: Any) -> Any:
@@ -159,40 +159,40 @@ def test_conversions_of_one_hold_are_done_one_after_the_other() -> None:
 
     client.backend.batch = late  # type: ignore[method-assign]
     first = client.machine.start(client.convert("exclusive"))
-    scene.play()
+    fixture.play()
     second = client.machine.start(client.convert("update", 2))
     hasty = client.machine.start(client.convert("update", 2, client.machine.now() + 0.1))
-    scene.play()
+    fixture.play()
     assert isinstance(hasty.error, OutcomeUnknown)
     assert "still being converted" in str(hasty.error)
     assert not first.ended
     answered.set()
-    scene.play()
+    fixture.play()
     assert first.result.held.mode == "exclusive"
     assert second.result.held.mode == "update"
 
 
 def test_an_earlier_conversion_that_is_repeated_changes_nothing() -> None:
-    scene = Scene()
-    client = scene.holder("c", "update")
-    upgraded = scene.do(client, client.convert("exclusive", 2))
-    assert scene.do(client, client.convert("update", 1)).held == upgraded.held
+    fixture = Fixture()
+    client = fixture.holder("c", "update")
+    upgraded = fixture.do(client, client.convert("exclusive", 2))
+    assert fixture.do(client, client.convert("update", 1)).held == upgraded.held
     # So does the same conversion, again.
-    assert scene.do(client, client.convert("exclusive", 3)).held.mode == "exclusive"
+    assert fixture.do(client, client.convert("exclusive", 3)).held.mode == "exclusive"
 
 
 @pytest.mark.parametrize(("mode", "then"), [("exclusive", "shared"), ("update", "exclusive")])
 def test_a_hold_whose_node_was_deleted_has_ended(mode: Mode, then: Mode) -> None:
-    scene = Scene()
-    client = scene.holder("c", mode)
-    scene.delete()
-    assert scene.do(client, client.convert(then)).held is None
+    fixture = Fixture()
+    client = fixture.holder("c", mode)
+    fixture.delete()
+    assert fixture.do(client, client.convert(then)).held is None
 
 
 def test_a_replacement_that_was_not_confirmed_is_finished_first() -> None:
     """Its nodes were deleted meanwhile: the hold has ended."""
-    scene = Scene()
-    client = scene.holder("c", "exclusive")
+    fixture = Fixture()
+    client = fixture.holder("c", "exclusive")
     batch = client.backend.batch
 
     async def lost(until: float, *requests: Any, **terms: Any) -> Any:
@@ -200,10 +200,10 @@ def test_a_replacement_that_was_not_confirmed_is_finished_first() -> None:
 
     client.backend.batch = lost  # type: ignore[method-assign]
     with pytest.raises(OutcomeUnknown):
-        scene.do(client, client.convert("shared"))
+        fixture.do(client, client.convert("shared"))
     client.backend.batch = batch  # type: ignore[method-assign]
-    scene.delete()
-    assert scene.do(client, client.convert("exclusive", 2)).held is None
+    fixture.delete()
+    assert fixture.do(client, client.convert("exclusive", 2)).held is None
 
 
 # --- nodes of others ------------------------------------------------------------------------------
@@ -214,29 +214,29 @@ def test_a_replacement_that_was_not_confirmed_is_finished_first() -> None:
     [("_c_1-lock-0000000000", "shared with Curator"), ("_c_1-__WRIT__0000000000", "read-write")],
 )
 def test_a_lock_is_not_shared_with_programs_that_do_not_wait_for_it(node: str, reason: str) -> None:
-    scene = Scene()
+    fixture = Fixture()
     for path in ("/locks", "/locks/a", f"/locks/a/{node}"):
-        assert scene.model.tree.make(path, b"", 0)
-    client = scene.client("c", "exclusive")
+        assert fixture.model.tree.make(path, b"", 0)
+    client = fixture.client("c", "exclusive")
     with pytest.raises(NotApplied, match=reason):
-        scene.do(client, client.acquire())
-    assert not [one for one in scene.model.tree.nodes.values() if one.session]
+        fixture.do(client, client.acquire())
+    assert not [one for one in fixture.model.tree.nodes.values() if one.session]
 
 
 def test_a_read_write_lock_of_curator_is_not_shared_with_other_locks() -> None:
-    scene = Scene()
+    fixture = Fixture()
     for path in ("/locks", "/locks/a", "/locks/a/_c_1-lock-0000000000"):
-        assert scene.model.tree.make(path, b"", 0)
-    client = scene.client("c", "exclusive")
+        assert fixture.model.tree.make(path, b"", 0)
+    client = fixture.client("c", "exclusive")
     client.backend = QueueBackend(client.backend.connection, "/locks", CURATOR, client.machine.now)
     client.claim = client.claim._replace(of_rwlock=True)
     with pytest.raises(NotApplied, match="that a read-write lock of Curator does not wait for"):
-        scene.do(client, client.acquire())
+        fixture.do(client, client.acquire())
 
 
 def test_more_permits_than_fit_into_one_request_are_refused() -> None:
-    scene = Scene()
-    client = scene.client("c", "permits")
+    fixture = Fixture()
+    client = fixture.client("c", "permits")
     client.claim = client.claim._replace(permits=MOST_AT_ONCE + 1, limit=MOST_AT_ONCE + 1)
     with pytest.raises(NotApplied, match="do not fit into one transaction"):
-        scene.do(client, client.acquire())
+        fixture.do(client, client.acquire())

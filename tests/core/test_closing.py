@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import Wait
 
 
 def test_the_last_process_may_end_just_before_the_closing_one_waits() -> None:
-    machine, core = Scene().client()
+    machine, core = Fixture().client()
     assert isinstance(core, ClientCore)
     registry = core.context(None).registry
     registry.in_flight.active += 1
@@ -23,12 +23,12 @@ def test_the_last_process_may_end_just_before_the_closing_one_waits() -> None:
 
 
 def test_locks_that_outlive_the_process_are_known() -> None:
-    scene = Scene()
-    machine, core = scene.client()
-    handle = scene.do(machine, mutex_of(core).acquire(None))
+    fixture = Fixture()
+    machine, core = fixture.client()
+    handle = fixture.do(machine, mutex_of(core).acquire(None))
     backend = core.context(None).registry.backend
     assert core.unreleased() == []
     backend.capabilities = backend.capabilities._replace(detects_death=False)
     assert core.unreleased() == ["a"]
-    scene.do(machine, handle.release())
+    fixture.do(machine, handle.release())
     assert core.unreleased() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any
 
-from tests.core.test_service import Refusing, Scene, mutex_of
+from tests.core.test_service import Fixture, Refusing, mutex_of
 
 from leaselock._core import conversion
 from leaselock._core.backend import Inspect, Watch, Watched
@@ -31,15 +31,15 @@ class Quiet(Refusing):
         self.capabilities = self.capabilities._replace(notifies_changes=False)
 
 
-class QuietScene(Scene):
+class QuietFixture(Fixture):
     """A simulator with such backends."""
 
     backend_type = Quiet
 
 
-def looks(scene: Scene) -> int:
+def looks(fixture: Fixture) -> int:
     """How often the queue was looked at."""
-    return sum(isinstance(request, Watch | Inspect) for request in scene.store.seen)
+    return sum(isinstance(request, Watch | Inspect) for request in fixture.store.seen)
 
 
 def told_by(handle: LeaseHandle, machine: Machine) -> list[float]:
@@ -49,15 +49,15 @@ def told_by(handle: LeaseHandle, machine: Machine) -> list[float]:
     return told
 
 
-def waiting(scene: Scene, name: str = "two") -> tuple[Run, ClientCore]:
+def waiting(fixture: Fixture, name: str = "two") -> tuple[Run, ClientCore]:
     """Another client, which begins to wait."""
-    machine, service = scene.client(name)
+    machine, service = fixture.client(name)
     return machine.start(mutex_of(service, lease=LEASE).acquire(60.0)), service
 
 
 def test_the_first_waiter_is_pushed() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
@@ -65,8 +65,8 @@ def test_the_first_waiter_is_pushed() -> None:
         await Sleep(machine.now() + 1.0)
         assert (told, handle.contended()) == ([], False)
         began = machine.now()
-        waiting(scene)
-        waiting(scene, "three")
+        waiting(fixture)
+        waiting(fixture, "three")
         await Sleep(machine.now() + 1.0)
         assert len(told) == 1
         assert told[0] - began < 0.5
@@ -76,20 +76,20 @@ def test_the_first_waiter_is_pushed() -> None:
         await Sleep(machine.now() + 0.1)
         assert len(late) == 1
         # While others wait, more waiters cost the holder nothing.
-        before = looks(scene)
-        waiting(scene, "four")
+        before = looks(fixture)
+        waiting(fixture, "four")
         await Sleep(machine.now() + 1.0)
-        assert looks(scene) == before
+        assert looks(fixture) == before
         await handle.release()
         assert not handle.contended()
 
-    scene.do(machine, whole(), 10.0)
+    fixture.do(machine, whole(), 10.0)
 
 
 def test_an_upgrade_that_waits_for_a_reader_contends() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    other, another = scene.client("two")
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, another = fixture.client("two")
 
     async def upgrade() -> None:
         update = await mutex_of(another, mode="update", lease=LEASE).acquire(None)
@@ -108,20 +108,20 @@ def test_an_upgrade_that_waits_for_a_reader_contends() -> None:
         await Sleep(machine.now() + 1.0)
         assert upgrading.ended
 
-    scene.do(machine, whole(), 60.0)
+    fixture.do(machine, whole(), 60.0)
 
 
 def test_without_notifications_the_queue_is_looked_at_as_often_as_the_lease_is_renewed() -> None:
-    scene = QuietScene()
-    machine, service = scene.client()
+    fixture = QuietFixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
         told = told_by(handle, machine)
         await Sleep(machine.now() + 1.0)
-        assert looks(scene) == 1
+        assert looks(fixture) == 1
         began = machine.now()
-        other, theirs = waiting(scene)
+        other, theirs = waiting(fixture)
         await Sleep(machine.now() + INTERVAL + 1.0)
         assert len(told) == 1
         assert told[0] - began <= INTERVAL
@@ -129,21 +129,21 @@ def test_without_notifications_the_queue_is_looked_at_as_often_as_the_lease_is_r
         await Sleep(machine.now() + INTERVAL + 1.0)
         assert other.ended
         assert not handle.contended()
-        waiting(scene, "three")
+        waiting(fixture, "three")
         await Sleep(machine.now() + INTERVAL + 1.0)
         assert len(told) == 2
-        assert looks(scene) <= 6
+        assert looks(fixture) <= 6
         await handle.release()
-        before = looks(scene)
+        before = looks(fixture)
         await Sleep(machine.now() + 2 * INTERVAL)
-        assert looks(scene) == before
+        assert looks(fixture) == before
 
-    scene.do(machine, whole(), 100.0)
+    fixture.do(machine, whole(), 100.0)
 
 
 def test_a_store_that_does_not_answer_tells_nothing() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
     ask, failing = backend.request, [True]
 
@@ -156,7 +156,7 @@ def test_a_store_that_does_not_answer_tells_nothing() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
         backend.request = request
         told = told_by(handle, machine)
-        waiting(scene)
+        waiting(fixture)
         await Sleep(machine.now() + INTERVAL + 1.0)
         assert (told, handle.contended()) == ([], False)
         failing.clear()
@@ -164,12 +164,12 @@ def test_a_store_that_does_not_answer_tells_nothing() -> None:
         assert len(told) == 1
         await handle.release()
 
-    scene.do(machine, whole(), 40.0)
+    fixture.do(machine, whole(), 40.0)
 
 
 def test_a_queue_that_cannot_be_read_tells_nothing() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
     ask = backend.request
 
@@ -181,34 +181,34 @@ def test_a_queue_that_cannot_be_read_tells_nothing() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
         backend.request = request
         told = told_by(handle, machine)
-        waiting(scene)
+        waiting(fixture)
         await Sleep(machine.now() + 2 * INTERVAL)
         assert told == []
         await handle.release()
 
-    scene.do(machine, whole(), 40.0)
+    fixture.do(machine, whole(), 40.0)
 
 
 def test_a_lost_lease_is_not_contended() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
-        waiting(scene)
+        waiting(fixture)
         handle.contended()
         await Sleep(machine.now() + 1.0)
         assert handle.contended()
         handle.hold.lose("for the test")
         assert not handle.contended()
 
-    scene.do(machine, whole(), 40.0)
+    fixture.do(machine, whole(), 40.0)
 
 
 def test_a_released_lease_is_not_told() -> None:
     """Nor is a nested one that was released, although its hold goes on."""
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         mutex = mutex_of(service, lease=LEASE)
@@ -217,24 +217,24 @@ def test_a_released_lease_is_not_told() -> None:
         told = told_by(nested, machine)
         await nested.release()
         assert told_by(nested, machine) == []
-        waiting(scene)
+        waiting(fixture)
         await Sleep(machine.now() + 1.0)
         assert (told, handle.contended(), nested.contended()) == ([], True, False)
         await handle.release()
         # Nothing follows a hold that was released before it could begin.
         again = await mutex_of(service, "b").acquire(None)
-        before = looks(scene)
+        before = looks(fixture)
         assert not again.contended()
         await again.release()
         await Sleep(machine.now() + 1.0)
-        assert looks(scene) == before
+        assert looks(fixture) == before
 
-    scene.do(machine, whole(), 10.0)
+    fixture.do(machine, whole(), 10.0)
 
 
 def test_a_release_during_a_look_ends_it() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     registry = service.contexts[None].registry
     backend: Any = registry.backend
     ask = backend.request
@@ -254,16 +254,16 @@ def test_a_release_during_a_look_ends_it() -> None:
         await Sleep(machine.now() + 1.0)
         assert registry.observers == set()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_the_end_of_the_client_ends_it() -> None:
-    for kind in (Scene, QuietScene):
-        scene = kind()
-        machine, service = scene.client()
+    for kind in (Fixture, QuietFixture):
+        fixture = kind()
+        machine, service = fixture.client()
 
         async def whole(
-            scene: Scene = scene, machine: Machine = machine, service: ClientCore = service
+            fixture: Fixture = fixture, machine: Machine = machine, service: ClientCore = service
         ) -> None:
             handle = await mutex_of(service, lease=LEASE).acquire(None)
             told_by(handle, machine)
@@ -275,12 +275,12 @@ def test_the_end_of_the_client_ends_it() -> None:
             assert machine.now() - began < 0.5
             assert registry.observers == set()
 
-        scene.do(machine, whole(), 10.0)
+        fixture.do(machine, whole(), 10.0)
 
 
 def test_it_keeps_no_hold_alive() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle: Any = await mutex_of(service, lease=LEASE).acquire(None)
@@ -295,12 +295,12 @@ def test_it_keeps_no_hold_alive() -> None:
         await Sleep(machine.now() + 1.0)
         assert service.contexts[None].registry.observers == set()
 
-    scene.do(machine, whole(), 10.0)
+    fixture.do(machine, whole(), 10.0)
 
 
 def test_whoever_goes_on_without_the_lock_is_told_nothing() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
@@ -310,4 +310,4 @@ def test_whoever_goes_on_without_the_lock_is_told_nothing() -> None:
         handle.hold.is_unlocked = False
         await handle.release()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._core.effects import Sleep
 from leaselock.errors import NotApplied
@@ -44,8 +44,8 @@ def silence(service: ClientCore, machine: Machine) -> list[bool]:
 
 
 def test_each_callback_is_called_once_when_so_much_is_left() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
@@ -62,12 +62,12 @@ def test_each_callback_is_called_once_when_so_much_is_left() -> None:
         assert handle.lost()
         assert len(left) == 2
 
-    scene.do(machine, whole(), 40.0)
+    fixture.do(machine, whole(), 40.0)
 
 
 def test_a_renewal_ends_the_danger() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
@@ -89,12 +89,12 @@ def test_a_renewal_ends_the_danger() -> None:
         assert handle.lost()
         assert len(left) == 1
 
-    scene.do(machine, whole(), 400.0)
+    fixture.do(machine, whole(), 400.0)
 
 
 def test_a_callback_comes_at_once_if_so_little_is_left_already() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE, renew=False).acquire(None)
@@ -104,12 +104,12 @@ def test_a_callback_comes_at_once_if_so_little_is_left_already() -> None:
         assert len(left) == 1
         assert left[0] > 9.0
 
-    scene.do(machine, whole(), 40.0)
+    fixture.do(machine, whole(), 40.0)
 
 
 def test_the_end_of_max_hold_is_a_danger_too() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         began = machine.now()
@@ -121,13 +121,13 @@ def test_the_end_of_max_hold_is_a_danger_too() -> None:
         assert len(left) == 1
         await handle.release()
 
-    scene.do(machine, whole(), 120.0)
+    fixture.do(machine, whole(), 120.0)
 
 
 def test_a_lease_that_ended_is_in_no_danger() -> None:
     """Released, nested and released, or lost: nothing is called, and nothing kept."""
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         mutex = mutex_of(service, lease=LEASE, renew=False)
@@ -143,14 +143,14 @@ def test_a_lease_that_ended_is_in_no_danger() -> None:
         assert left == []
         assert handle.hold.danger_at() == float("inf")
 
-    scene.do(machine, whole(), 60.0)
+    fixture.do(machine, whole(), 60.0)
 
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_grant_that_is_yet_to_be_confirmed_is_in_no_danger(waits: bool) -> None:
     """A waiter is granted a lock for two seconds, in the first of which it is renewed."""
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
@@ -160,13 +160,13 @@ def test_a_grant_that_is_yet_to_be_confirmed_is_in_no_danger(waits: bool) -> Non
         await Sleep(machine.now() + 0.9)
         assert (left == []) is waits
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 15.1, float("nan")])
 def test_a_time_that_renewals_do_not_leave_is_refused(wrong: float) -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
@@ -174,12 +174,12 @@ def test_a_time_that_renewals_do_not_leave_is_refused(wrong: float) -> None:
             notes(machine, handle, wrong)
         await handle.release()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_a_term_of_an_election_may_have_a_bound() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         words = {"protocol": None, "label": None}
@@ -191,4 +191,4 @@ def test_a_term_of_an_election_may_have_a_bound() -> None:
         await Sleep(machine.now() + 2.0)
         assert handle.lost()
 
-    scene.do(machine, whole(), 60.0)
+    fixture.do(machine, whole(), 60.0)

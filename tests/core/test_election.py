@@ -6,7 +6,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Scene
+from tests.core.test_service import Fixture
 from verification.simulation.simulator import Interrupted
 
 from leaselock._core.backend import Acquire, Inspect, Release, Renew
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def fixture() -> Fixture:
+    return Fixture()
 
 
 def candidacy(core: ClientCore, lease: float = 10.0) -> Candidacy:
@@ -54,137 +54,137 @@ class Leader:
         return "done"
 
 
-def run(scene: Scene, seconds: float = 1e9) -> tuple[Any, Candidacy, Leader, Any, ClientCore]:
-    machine, core = scene.client("one")
+def run(fixture: Fixture, seconds: float = 1e9) -> tuple[Any, Candidacy, Leader, Any, ClientCore]:
+    machine, core = fixture.client("one")
     part, leader = candidacy(core), Leader(machine, seconds)
     return machine, part, leader, machine.start(part.run(leader, same), "run"), core
 
 
-def test_the_result_is_returned_and_the_leadership_released(scene: Scene) -> None:
-    machine, part, leader, process, _ = run(scene, 2.0)
-    scene.simulator.play(1.0)
-    found = scene.do(machine, part.leader(), 0.1)
+def test_the_result_is_returned_and_the_leadership_released(fixture: Fixture) -> None:
+    machine, part, leader, process, _ = run(fixture, 2.0)
+    fixture.simulator.play(1.0)
+    found = fixture.do(machine, part.leader(), 0.1)
     assert found.token == leader.terms[0]
-    scene.simulator.play(4.0)
+    fixture.simulator.play(4.0)
     assert process.result == "done"
     assert part.term is None
-    assert scene.do(machine, part.leader()) is None
+    assert fixture.do(machine, part.leader()) is None
 
 
-def test_it_is_called_again_after_a_loss(scene: Scene) -> None:
-    machine, _, leader, process, core = run(scene)
-    scene.simulator.play(1.0)
-    scene.do(machine, core.break_lock("a", None), 0.1)
-    scene.simulator.play(20.0)
+def test_it_is_called_again_after_a_loss(fixture: Fixture) -> None:
+    machine, _, leader, process, core = run(fixture)
+    fixture.simulator.play(1.0)
+    fixture.do(machine, core.break_lock("a", None), 0.1)
+    fixture.simulator.play(20.0)
     assert len(leader.terms) == 2
     assert leader.terms[1] > leader.terms[0]
     leader.until = 0.0
-    scene.simulator.play(21.0)
+    fixture.simulator.play(21.0)
     assert process.result == "done"
 
 
-def test_an_error_because_of_the_loss_is_none(scene: Scene) -> None:
-    machine, _, leader, process, core = run(scene)
-    scene.simulator.play(1.0)
+def test_an_error_because_of_the_loss_is_none(fixture: Fixture) -> None:
+    machine, _, leader, process, core = run(fixture)
+    fixture.simulator.play(1.0)
     leader.error = LeaseLost("a", 1, "seen by ensure")
-    scene.do(machine, core.break_lock("a", None), 0.1)
-    scene.simulator.play(20.0)
+    fixture.do(machine, core.break_lock("a", None), 0.1)
+    fixture.simulator.play(20.0)
     assert len(leader.terms) == 2
     leader.until = 0.0
-    scene.simulator.play(21.0)
+    fixture.simulator.play(21.0)
     assert process.error is leader.error, "the second term was not lost: the error is its own"
 
 
-def test_another_error_is_raised_even_after_a_loss(scene: Scene) -> None:
-    machine, _, leader, process, core = run(scene)
-    scene.simulator.play(1.0)
+def test_another_error_is_raised_even_after_a_loss(fixture: Fixture) -> None:
+    machine, _, leader, process, core = run(fixture)
+    fixture.simulator.play(1.0)
     leader.error = NotApplied("of another store")
-    scene.do(machine, core.break_lock("a", None), 0.1)
-    scene.simulator.play(20.0)
+    fixture.do(machine, core.break_lock("a", None), 0.1)
+    fixture.simulator.play(20.0)
     assert process.error is leader.error
     assert len(leader.terms) == 1
 
 
-def test_an_interrupted_leader_releases(scene: Scene) -> None:
-    machine, part, leader, process, _ = run(scene)
-    scene.simulator.play(1.0)
+def test_an_interrupted_leader_releases(fixture: Fixture) -> None:
+    machine, part, leader, process, _ = run(fixture)
+    fixture.simulator.play(1.0)
     body = next(run for run in machine.runs if run.name == "body")
-    scene.simulator.interrupt(body)
-    scene.simulator.play(2.0)
+    fixture.simulator.interrupt(body)
+    fixture.simulator.play(2.0)
     assert isinstance(process.error, Interrupted)
     assert len(leader.terms) == 1
-    assert scene.do(machine, part.leader()) is None
+    assert fixture.do(machine, part.leader()) is None
 
 
-def test_a_release_without_an_answer_does_not_repeat_the_work(scene: Scene) -> None:
-    _, _, leader, process, _ = run(scene, 2.0)
-    scene.simulator.play(1.0)
-    scene.store.silent = (Release,)
-    scene.simulator.play(10.0)
+def test_a_release_without_an_answer_does_not_repeat_the_work(fixture: Fixture) -> None:
+    _, _, leader, process, _ = run(fixture, 2.0)
+    fixture.simulator.play(1.0)
+    fixture.store.silent = (Release,)
+    fixture.simulator.play(10.0)
     assert process.result == "done"
     assert len(leader.terms) == 1
 
 
-def test_a_store_that_fails_at_first_is_an_error(scene: Scene) -> None:
-    machine, core = scene.client("one")
-    scene.store.silent = (Inspect,)
+def test_a_store_that_fails_at_first_is_an_error(fixture: Fixture) -> None:
+    machine, core = fixture.client("one")
+    fixture.store.silent = (Inspect,)
     with pytest.raises(OutcomeUnknown):
-        scene.do(machine, candidacy(core).run(Leader(machine), same))
+        fixture.do(machine, candidacy(core).run(Leader(machine), same))
 
 
-def test_a_store_that_fails_later_is_waited_for(scene: Scene) -> None:
-    machine, _, leader, process, _ = run(scene)
-    scene.simulator.play(1.0)
-    scene.store.silent = (Acquire, Renew, Release)
-    scene.simulator.play(60.0)
+def test_a_store_that_fails_later_is_waited_for(fixture: Fixture) -> None:
+    machine, _, leader, process, _ = run(fixture)
+    fixture.simulator.play(1.0)
+    fixture.store.silent = (Acquire, Renew, Release)
+    fixture.simulator.play(60.0)
     assert len(leader.terms) == 1
     assert not process.ended
-    scene.store.silent = ()
-    scene.simulator.play(65.0)
+    fixture.store.silent = ()
+    fixture.simulator.play(65.0)
     assert len(leader.terms) == 2
     assert machine.alive
 
 
 @pytest.mark.parametrize("silent", [(), (Inspect,), (Acquire,)])
-def test_a_closed_client_ends_its_part(scene: Scene, silent: tuple[type, ...]) -> None:
-    scene.store.silent = silent
-    machine, _, _, process, core = run(scene)
-    scene.simulator.play(0.5)
+def test_a_closed_client_ends_its_part(fixture: Fixture, silent: tuple[type, ...]) -> None:
+    fixture.store.silent = silent
+    machine, _, _, process, core = run(fixture)
+    fixture.simulator.play(0.5)
     closing = machine.start(core.close())
-    scene.simulator.play(10.0)
+    fixture.simulator.play(10.0)
     assert closing.ended
     assert process.ended
     assert (process.result, process.error) == (None, None)
-    assert scene.do(machine, candidacy(core).run(Leader(machine), same)) is None
+    assert fixture.do(machine, candidacy(core).run(Leader(machine), same)) is None
 
 
-def test_resigning_ends_the_term_at_once(scene: Scene) -> None:
-    machine, part, leader, _, _ = run(scene)
-    scene.simulator.play(1.0)
-    other, theirs = scene.client("two")
+def test_resigning_ends_the_term_at_once(fixture: Fixture) -> None:
+    machine, part, leader, _, _ = run(fixture)
+    fixture.simulator.play(1.0)
+    other, theirs = fixture.client("two")
     second = Leader(other)
     other.start(candidacy(theirs).run(second, same))
-    scene.simulator.play(2.0)
+    fixture.simulator.play(2.0)
     assert not second.terms
-    assert scene.do(machine, part.resign(), 0.05)
-    assert not scene.do(machine, part.resign(), 0.05)
+    assert fixture.do(machine, part.resign(), 0.05)
+    assert not fixture.do(machine, part.resign(), 0.05)
     assert second.terms
     second.until = 0.0
-    scene.simulator.play(6.0)
+    fixture.simulator.play(6.0)
     assert len(leader.terms) == 2
 
 
-def test_resigning_without_an_answer_ends_the_term_too(scene: Scene) -> None:
-    machine, part, leader, _, _ = run(scene)
-    scene.simulator.play(1.0)
-    scene.store.silent = (Release,)
-    assert scene.do(machine, part.resign())
-    scene.simulator.play(20.0)
+def test_resigning_without_an_answer_ends_the_term_too(fixture: Fixture) -> None:
+    machine, part, leader, _, _ = run(fixture)
+    fixture.simulator.play(1.0)
+    fixture.store.silent = (Release,)
+    assert fixture.do(machine, part.resign())
+    fixture.simulator.play(20.0)
     assert len(leader.terms) == 2
 
 
-def test_resigning_in_the_body_lets_it_go_on(scene: Scene) -> None:
-    machine, core = scene.client("one")
+def test_resigning_in_the_body_lets_it_go_on(fixture: Fixture) -> None:
+    machine, core = fixture.client("one")
     part = candidacy(core)
     seen: list[object] = []
 
@@ -195,13 +195,13 @@ def test_resigning_in_the_body_lets_it_go_on(scene: Scene) -> None:
         return "resigned"
 
     machine.start(part.run(lead, same))
-    scene.simulator.play(5.0)
+    fixture.simulator.play(5.0)
     assert seen[:6] == [True, False, False] * 2
-    scene.do(machine, core.close())
+    fixture.do(machine, core.close())
 
 
-def test_a_body_is_told_that_it_was_lost(scene: Scene) -> None:
-    machine, core = scene.client("one")
+def test_a_body_is_told_that_it_was_lost(fixture: Fixture) -> None:
+    machine, core = fixture.client("one")
     term = candidacy(core).campaign()
 
     async def lead() -> None:
@@ -210,53 +210,53 @@ def test_a_body_is_told_that_it_was_lost(scene: Scene) -> None:
         await term.end(None)
 
     process = machine.start(lead())
-    scene.simulator.play(1.0)
-    scene.do(machine, term.resign(), 0.1)
-    scene.simulator.play(3.0)
+    fixture.simulator.play(1.0)
+    fixture.do(machine, term.resign(), 0.1)
+    fixture.simulator.play(3.0)
     assert isinstance(process.error, LeaseLost)
     assert "resigned" in str(process.error)
 
 
-def test_a_term_after_another_is_not_forgotten_by_the_end_of_the_first(scene: Scene) -> None:
-    machine, core = scene.client("one")
+def test_a_term_after_another_is_not_forgotten_by_the_end_of_the_first(fixture: Fixture) -> None:
+    machine, core = fixture.client("one")
     part = candidacy(core)
     first, second = part.campaign(), part.campaign()
-    scene.do(machine, first.begin(), 0.1)
-    scene.do(machine, first.resign(), 0.1)
-    scene.do(machine, second.begin(), 0.1)
+    fixture.do(machine, first.begin(), 0.1)
+    fixture.do(machine, first.resign(), 0.1)
+    fixture.do(machine, second.begin(), 0.1)
     with pytest.raises(LeaseLost):
-        scene.do(machine, first.end(None), 0.1)
+        fixture.do(machine, first.end(None), 0.1)
     assert part.term is second
-    scene.do(machine, second.end(None), 0.1)
+    fixture.do(machine, second.end(None), 0.1)
     assert part.term is None
 
 
 class Guarded(Leader):
     """A body that is interrupted by the end of its term, as a task is."""
 
-    def __init__(self, scene: Scene, machine: Machine) -> None:
+    def __init__(self, fixture: Fixture, machine: Machine) -> None:
         super().__init__(machine)
-        self.scene = scene
+        self.fixture = fixture
         self.interrupted = False
         machine.body_interrupter = lambda: self  # type: ignore[method-assign]
 
     def interrupt(self) -> None:
         self.interrupted = True
         body = next(run for run in self.machine.runs if run.name == "body")
-        self.scene.simulator.interrupt(body)
+        self.fixture.simulator.interrupt(body)
 
     def finish(self, exception: BaseException | None) -> bool:
         done, self.interrupted = self.interrupted, False
         return done
 
 
-def test_a_body_that_can_be_interrupted_ends_before_the_leadership_does(scene: Scene) -> None:
-    machine, core = scene.client("one")
-    part, leader = candidacy(core), Guarded(scene, machine)
+def test_a_body_that_can_be_interrupted_ends_before_the_leadership_does(fixture: Fixture) -> None:
+    machine, core = fixture.client("one")
+    part, leader = candidacy(core), Guarded(fixture, machine)
     machine.start(part.run(leader, same), "run")
-    scene.simulator.play(1.0)
-    assert scene.do(machine, part.resign(), 0.2)
-    scene.simulator.play(5.0)
+    fixture.simulator.play(1.0)
+    assert fixture.do(machine, part.resign(), 0.2)
+    fixture.simulator.play(5.0)
     assert len(leader.terms) == 2
 
 

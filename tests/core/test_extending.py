@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._core.backend import Renew
 from leaselock._core.effects import Sleep
@@ -12,9 +12,9 @@ from leaselock.errors import LeaseLost, NotApplied, OutcomeUnknown, StoreError
 FIXED = 3.0
 
 
-def lengths(scene: Scene) -> list[float]:
+def lengths(fixture: Fixture) -> list[float]:
     """The lengths of the leases that the store was asked for again."""
-    return [claim.lease for r in scene.store.seen if isinstance(r, Renew) for claim in r.claims]
+    return [claim.lease for r in fixture.store.seen if isinstance(r, Renew) for claim in r.claims]
 
 
 @pytest.mark.parametrize(("lease", "error"), [(0.5, LeaseLost), (30.0, StoreError)])
@@ -22,25 +22,25 @@ def test_an_extension_of_a_lease_that_ends_meanwhile_reports_the_loss(
     lease: float, error: type[Exception]
 ) -> None:
     """The store does not answer: the lease may be valid still, or not."""
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=lease, renew=False).acquire(None)
         assert handle is not None
-        scene.store.silent = (Renew,)
+        fixture.store.silent = (Renew,)
         with pytest.raises(error) as caught:
             await handle.extend(40.0)
         if error is LeaseLost:
             assert isinstance(caught.value.__cause__, NotApplied | OutcomeUnknown)
             assert handle.lost()
 
-    scene.do(machine, whole(), 20.0)
+    fixture.do(machine, whole(), 20.0)
 
 
 def test_a_lease_whose_release_found_its_loss_stays_lost() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=FIXED, renew=False).acquire(None)
@@ -50,12 +50,12 @@ def test_a_lease_whose_release_found_its_loss_stays_lost() -> None:
             with pytest.raises(LeaseLost, match="fixed lease is over"):
                 await use
 
-    scene.do(machine, whole(), 20.0)
+    fixture.do(machine, whole(), 20.0)
 
 
 def test_a_nested_renewed_lease_prolongs_a_fixed_one_until_its_release() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         outer = await mutex_of(service, lease=FIXED, renew=False).acquire(None)
@@ -64,7 +64,7 @@ def test_a_nested_renewed_lease_prolongs_a_fixed_one_until_its_release() -> None
         assert outer is not None
         assert inner is not None
         assert again is not None
-        assert not lengths(scene), "the first renewal is the renewer's"
+        assert not lengths(fixture), "the first renewal is the renewer's"
         await inner.release()
         await Sleep(machine.now() + 5 * FIXED)
         again.ensure()
@@ -74,49 +74,49 @@ def test_a_nested_renewed_lease_prolongs_a_fixed_one_until_its_release() -> None
         with pytest.raises(LeaseLost, match="fixed lease is over"):
             await outer.release()
 
-    scene.do(machine, whole(), 60.0)
-    assert set(lengths(scene)) == {FIXED}
+    fixture.do(machine, whole(), 60.0)
+    assert set(lengths(fixture)) == {FIXED}
 
 
 @pytest.mark.parametrize("renew", [True, False])
 def test_a_nested_lease_that_is_longer_than_a_fixed_one_is_asked_for_at_once(renew: bool) -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         outer = await mutex_of(service, lease=FIXED, renew=False).acquire(None)
         inner = await mutex_of(service, lease=30.0, renew=renew).acquire(None)
         assert outer is not None
         assert inner is not None
-        assert lengths(scene) == [30.0]
+        assert lengths(fixture) == [30.0]
         assert inner.remaining() > 25.0
         await Sleep(machine.now() + 31.0)
         assert inner.lost() is not renew
 
-    scene.do(machine, whole(), 60.0)
+    fixture.do(machine, whole(), 60.0)
 
 
 def test_a_nested_lease_that_is_not_granted_its_length_changes_nothing() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         outer = await mutex_of(service, lease=10.0, renew=False).acquire(None)
         assert outer is not None
-        scene.store.silent = (Renew,)
+        fixture.store.silent = (Renew,)
         with pytest.raises(StoreError):
             await mutex_of(service, lease=30.0).acquire(None)
-        scene.store.silent = ()
+        fixture.store.silent = ()
         assert outer.hold.depth == 1
         await outer.release()
 
-    scene.do(machine, whole(), 60.0)
-    assert not scene.store.table.entries["a"].holds
+    fixture.do(machine, whole(), 60.0)
+    assert not fixture.store.table.entries["a"].holds
 
 
 def test_leases_of_one_client_that_adopt_the_same_grant_share_its_hold() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service).acquire(None)
@@ -127,8 +127,8 @@ def test_leases_of_one_client_that_adopt_the_same_grant_share_its_hold() -> None
         assert one.hold is other.hold
         await one.release()
         other.ensure()
-        assert scene.store.table.entries["a"].holds
+        assert fixture.store.table.entries["a"].holds
         await other.release()
 
-    scene.do(machine, whole(), 20.0)
-    assert not scene.store.table.entries["a"].holds
+    fixture.do(machine, whole(), 20.0)
+    assert not fixture.store.table.entries["a"].holds

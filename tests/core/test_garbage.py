@@ -49,7 +49,7 @@ class Steps(NodeQueue):
         return Collected(10, None if done + 1 == STEPS else done + 1)
 
 
-class Scene:
+class Fixture:
     """A client of that store."""
 
     def __init__(self) -> None:
@@ -72,32 +72,32 @@ class Scene:
 
 
 def test_each_step_has_a_deadline_of_its_own() -> None:
-    scene = Scene()
-    assert scene.gc() == 10 * STEPS
-    assert scene.driver.time == STEPS * STEP
+    fixture = Fixture()
+    assert fixture.gc() == 10 * STEPS
+    assert fixture.driver.time == STEPS * STEP
 
 
 def test_the_error_of_a_step_says_what_was_removed_before() -> None:
-    scene = Scene()
-    scene.fail(3, OutcomeUnknown("no answer in time"))
+    fixture = Fixture()
+    fixture.fail(3, OutcomeUnknown("no answer in time"))
     with pytest.raises(OutcomeUnknown, match=r"^no answer in time \(30 records were removed befo"):
-        scene.gc()
+        fixture.gc()
 
 
 def test_the_error_of_the_first_step_is_that_of_the_store() -> None:
-    scene = Scene()
-    scene.fail(0, StoreUnreachable("refused"))
+    fixture = Fixture()
+    fixture.fail(0, StoreUnreachable("refused"))
     with pytest.raises(StoreUnreachable, match=r"^refused$"):
-        scene.gc()
+        fixture.gc()
 
 
 def test_closing_the_client_ends_it_between_two_steps() -> None:
-    scene = Scene()
+    fixture = Fixture()
 
     def close(done: int) -> None:
-        scene.core.context(None).registry.closed = done == 2
+        fixture.core.context(None).registry.closed = done == 2
 
-    scene.store.before = close
+    fixture.store.before = close
     with pytest.raises(ClientClosed):
-        scene.gc()
-    assert scene.driver.time == 3 * STEP
+        fixture.gc()
+    assert fixture.driver.time == 3 * STEP

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_modes import OPTIONS
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._core.backend import Acquire, Release
 from leaselock._core.effects import FOREVER, Signal, Wait
@@ -24,12 +24,12 @@ NOT_CONFIRMED = "the store has not confirmed yet that the claim to 'a' has left 
 LONG = 2.0
 
 
-def waiting(scene: Scene) -> tuple[Machine, ClientCore, Run]:
+def waiting(fixture: Fixture) -> tuple[Machine, ClientCore, Run]:
     """A client that waits for a lock that another one holds."""
-    other, rival = scene.client("two")
-    scene.do(other, mutex_of(rival).acquire(None), 0.5)
-    machine, service = scene.client()
-    return machine, service, scene.begin(machine, mutex_of(service).acquire(None))
+    other, rival = fixture.client("two")
+    fixture.do(other, mutex_of(rival).acquire(None), 0.5)
+    machine, service = fixture.client()
+    return machine, service, fixture.begin(machine, mutex_of(service).acquire(None))
 
 
 def events_of(service: ClientCore) -> list[Event]:
@@ -38,20 +38,22 @@ def events_of(service: ClientCore) -> list[Event]:
     return events
 
 
-def queue_of(scene: Scene, name: str = "a") -> list[Any]:
-    entry = scene.store.table.entries.get(name)
+def queue_of(fixture: Fixture, name: str = "a") -> list[Any]:
+    entry = fixture.store.table.entries.get(name)
     return [] if entry is None else list(entry.queue)
 
 
 def test_a_cancelled_wait_ends_when_its_claim_has_left_the_store() -> None:
-    scene = Scene()
-    _, service, run = waiting(scene)
-    assert queue_of(scene)
+    fixture = Fixture()
+    _, service, run = waiting(fixture)
+    assert queue_of(fixture)
     seen: list[bool] = []
     events = events_of(service)
-    run.machine.simulator.check = lambda: seen.append(bool(queue_of(scene))) if run.ended else None
-    scene.simulator.interrupt(run)
-    scene.simulator.play(scene.simulator.time + LONG)
+    run.machine.simulator.check = lambda: (
+        seen.append(bool(queue_of(fixture))) if run.ended else None
+    )
+    fixture.simulator.interrupt(run)
+    fixture.simulator.play(fixture.simulator.time + LONG)
     assert run.error is not None
     assert seen[0] is False
     assert not hasattr(run.error, "__notes__")
@@ -60,67 +62,67 @@ def test_a_cancelled_wait_ends_when_its_claim_has_left_the_store() -> None:
 
 
 def test_the_wait_for_a_silent_store_has_a_bound_and_the_rest_is_said() -> None:
-    scene = Scene()
-    _, service, run = waiting(scene)
+    fixture = Fixture()
+    _, service, run = waiting(fixture)
     events = events_of(service)
-    scene.store.silent = (Release,)
-    scene.simulator.interrupt(run)
-    scene.simulator.play(scene.simulator.time + 0.9)
+    fixture.store.silent = (Release,)
+    fixture.simulator.interrupt(run)
+    fixture.simulator.play(fixture.simulator.time + 0.9)
     assert not run.ended
-    scene.simulator.play(scene.simulator.time + 0.2)
+    fixture.simulator.play(fixture.simulator.time + 0.2)
     assert run.error is not None
     assert run.error.__notes__ == [f"leaselock: {NOT_CONFIRMED}"]
     assert [(event.kind, event.reason) for event in events] == [("cancelled", NOT_CONFIRMED)]
-    scene.store.silent = ()
-    scene.simulator.play(scene.simulator.time + 5.0)
-    assert not queue_of(scene)
+    fixture.store.silent = ()
+    fixture.simulator.play(fixture.simulator.time + 5.0)
+    assert not queue_of(fixture)
     assert not service.contexts[None].registry.pending_releases
 
 
 def test_a_second_interruption_ends_the_wait_for_the_store() -> None:
-    scene = Scene()
-    _, service, run = waiting(scene)
+    fixture = Fixture()
+    _, service, run = waiting(fixture)
     events = events_of(service)
-    scene.store.silent = (Release,)
-    scene.simulator.interrupt(run)
-    scene.simulator.play(scene.simulator.time + 0.1)
+    fixture.store.silent = (Release,)
+    fixture.simulator.interrupt(run)
+    fixture.simulator.play(fixture.simulator.time + 0.1)
     assert not run.ended
-    scene.simulator.interrupt(run)
-    scene.simulator.play(scene.simulator.time + 0.1)
+    fixture.simulator.interrupt(run)
+    fixture.simulator.play(fixture.simulator.time + 0.1)
     assert run.ended
     assert [event.kind for event in events] == ["cancelled"]
-    scene.store.silent = ()
-    scene.simulator.play(scene.simulator.time + 5.0)
-    assert not queue_of(scene)
+    fixture.store.silent = ()
+    fixture.simulator.play(fixture.simulator.time + 5.0)
+    assert not queue_of(fixture)
 
 
 def test_a_cancelled_lock_says_what_is_left_to_the_background() -> None:
-    scene = Scene()
-    other, rival = scene.client("two")
-    scene.do(other, mutex_of(rival).acquire(None), 0.5)
-    machine, service = scene.client()
+    fixture = Fixture()
+    other, rival = fixture.client("two")
+    fixture.do(other, mutex_of(rival).acquire(None), 0.5)
+    machine, service = fixture.client()
     mutex = mutex_of(service)
-    run = scene.begin(machine, mutex.acquire(None))
+    run = fixture.begin(machine, mutex.acquire(None))
     events = events_of(service)
-    scene.store.silent = (Release,)
+    fixture.store.silent = (Release,)
     mutex.cancel()
-    scene.simulator.play(scene.simulator.time + 0.9)
+    fixture.simulator.play(fixture.simulator.time + 0.9)
     assert not run.ended
-    scene.simulator.play(scene.simulator.time + 0.2)
+    fixture.simulator.play(fixture.simulator.time + 0.2)
     assert isinstance(run.error, AcquireCancelled)
     assert run.error.__notes__ == [f"leaselock: {NOT_CONFIRMED}"]
     assert events[-1].reason.endswith(NOT_CONFIRMED)
 
 
 def test_a_timeout_reports_what_is_left_to_the_background() -> None:
-    scene = Scene()
-    other, rival = scene.client("two")
-    scene.do(other, mutex_of(rival).acquire(None), 0.5)
-    machine, service = scene.client()
+    fixture = Fixture()
+    other, rival = fixture.client("two")
+    fixture.do(other, mutex_of(rival).acquire(None), 0.5)
+    machine, service = fixture.client()
     events = events_of(service)
-    scene.store.silent = (Release,)
+    fixture.store.silent = (Release,)
     with pytest.raises(AcquireTimeout):
-        scene.do(machine, mutex_of(service).acquire(0.5), 3.0)
+        fixture.do(machine, mutex_of(service).acquire(0.5), 3.0)
     assert (events[-1].kind, events[-1].reason) == ("timed_out", NOT_CONFIRMED)
 
 
@@ -128,51 +130,51 @@ def all_of(service: ClientCore) -> Any:
     return service.lock_all(["a", "b", "c"], None, reentrant=True, **OPTIONS)
 
 
-def held(scene: Scene) -> list[str]:
-    return [name for name, entry in scene.store.table.entries.items() if entry.holds]
+def held(fixture: Fixture) -> list[str]:
+    return [name for name, entry in fixture.store.table.entries.items() if entry.holds]
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["answered", "silent"])
 def test_an_interrupted_wait_for_several_locks_releases_the_others(silent: bool) -> None:
-    scene = Scene()
-    other, rival = scene.client("two")
-    scene.do(other, mutex_of(rival, "c").acquire(None), 0.5)
-    machine, service = scene.client()
-    run = scene.begin(machine, all_of(service).acquire(None))
-    assert held(scene) == ["c", "a", "b"]
+    fixture = Fixture()
+    other, rival = fixture.client("two")
+    fixture.do(other, mutex_of(rival, "c").acquire(None), 0.5)
+    machine, service = fixture.client()
+    run = fixture.begin(machine, all_of(service).acquire(None))
+    assert held(fixture) == ["c", "a", "b"]
     if silent:
-        scene.store.silent = (Release,)
+        fixture.store.silent = (Release,)
     found: list[list[str]] = []
-    scene.simulator.check = lambda: found.append(held(scene)) if run.ended else None
-    scene.simulator.interrupt(run)
-    scene.simulator.play(scene.simulator.time + 2.5)
+    fixture.simulator.check = lambda: found.append(held(fixture)) if run.ended else None
+    fixture.simulator.interrupt(run)
+    fixture.simulator.play(fixture.simulator.time + 2.5)
     assert run.error is not None
     if silent:
         assert found[0] == ["c", "a", "b"]
         assert "the claim to 'a', 'b' has left it" in run.error.__notes__[-1]
-        scene.store.silent = ()
-        scene.simulator.play(scene.simulator.time + 5.0)
+        fixture.store.silent = ()
+        fixture.simulator.play(fixture.simulator.time + 5.0)
     else:
         assert found[0] == ["c"]
-    assert held(scene) == ["c"]
+    assert held(fixture) == ["c"]
     assert not service.contexts[None].registry.pending_releases
 
 
 def test_the_interrupted_end_of_a_body_on_several_locks_releases_all() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     locks = all_of(service)
-    leases = scene.do(machine, locks.enter(), 0.5)
-    scene.store.silent = (Release,)
-    run = scene.begin(machine, locks.leave(None))
-    scene.simulator.interrupt(run)
-    scene.simulator.play(scene.simulator.time + 0.1)
+    leases = fixture.do(machine, locks.enter(), 0.5)
+    fixture.store.silent = (Release,)
+    run = fixture.begin(machine, locks.leave(None))
+    fixture.simulator.interrupt(run)
+    fixture.simulator.play(fixture.simulator.time + 0.1)
     assert run.ended
     assert all(handle.released and handle.interrupter is None for handle in leases.handles)
-    scene.store.silent = ()
-    scene.simulator.play(scene.simulator.time + 5.0)
-    assert held(scene) == []
-    again = scene.do(machine, locks.acquire(None), 0.5)
+    fixture.store.silent = ()
+    fixture.simulator.play(fixture.simulator.time + 5.0)
+    assert held(fixture) == []
+    again = fixture.do(machine, locks.acquire(None), 0.5)
     tokens = [[handle.hold.token for handle in each.handles] for each in (leases, again)]
     assert all(map(int.__lt__, *tokens))
 
@@ -191,70 +193,70 @@ class Interrupter:
 
 
 def test_no_guard_is_left_when_the_end_of_the_body_is_interrupted() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     locks, interrupters = all_of(service), [Interrupter() for _ in range(3)]
-    leases = scene.do(machine, locks.enter(), 0.5)
+    leases = fixture.do(machine, locks.enter(), 0.5)
     for handle, interrupter in zip(leases.handles, interrupters, strict=True):
         handle.interrupter, handle.hold.interrupters = interrupter, (interrupter,)
-    scene.store.silent = (Release,)
-    run = scene.begin(machine, locks.leave(None))
-    scene.simulator.interrupt(run)
-    scene.simulator.play(scene.simulator.time + 0.1)
+    fixture.store.silent = (Release,)
+    run = fixture.begin(machine, locks.leave(None))
+    fixture.simulator.interrupt(run)
+    fixture.simulator.play(fixture.simulator.time + 0.1)
     assert all(interrupter.finished for interrupter in interrupters)
     assert not any(handle.hold.interrupters for handle in leases.handles)
 
 
 def test_members_are_released_later_when_the_client_is_closed_or_the_time_has_passed() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     registry = service.contexts[None].registry
-    first = scene.do(machine, mutex_of(service, "a").acquire(None), 0.5)
-    second = scene.do(machine, mutex_of(service, "b").acquire(None), 0.5)
-    scene.do(machine, first.withdraw(machine.now()), 0.0)
+    first = fixture.do(machine, mutex_of(service, "a").acquire(None), 0.5)
+    second = fixture.do(machine, mutex_of(service, "b").acquire(None), 0.5)
+    fixture.do(machine, first.withdraw(machine.now()), 0.0)
     assert [pending.claim.name for pending in registry.pending_releases] == ["a"]
     registry.closed = True
-    scene.do(machine, second.withdraw(FOREVER), 0.0)
+    fixture.do(machine, second.withdraw(FOREVER), 0.0)
     assert [pending.claim.name for pending in registry.pending_releases] == ["a", "b"]
 
 
 # --- the loss of a lease --------------------------------------------------------------------------
 
 
-def lost_lease(scene: Scene) -> tuple[Machine, LeaseHandle, list[object]]:
+def lost_lease(fixture: Fixture) -> tuple[Machine, LeaseHandle, list[object]]:
     """A lease, at whose end the renewer does not look, and what its callback is given."""
-    machine, service = scene.client()
-    handle = scene.do(machine, mutex_of(service, lease=1.0, renew=False).acquire(None), 0.1)
+    machine, service = fixture.client()
+    handle = fixture.do(machine, mutex_of(service, lease=1.0, renew=False).acquire(None), 0.1)
     assert isinstance(handle, LeaseHandle)
     given: list[object] = []
     handle.on_lost(given.append, handle, lambda lost: lost)
     handle.hold.next_check = FOREVER
-    scene.store.silent = (Release,)
+    fixture.store.silent = (Release,)
     return machine, handle, given
 
 
 def test_a_lost_lease_is_reported_even_if_its_release_is_interrupted() -> None:
-    scene = Scene()
-    machine, handle, given = lost_lease(scene)
+    fixture = Fixture()
+    machine, handle, given = lost_lease(fixture)
     handle.hold.lose("for this test")
     run = machine.start(handle.release())
-    scene.simulator.after(0.001, lambda: scene.simulator.interrupt(run))
-    scene.simulator.play(scene.simulator.time + 0.1)
+    fixture.simulator.after(0.001, lambda: fixture.simulator.interrupt(run))
+    fixture.simulator.play(fixture.simulator.time + 0.1)
     assert run.ended
     assert not isinstance(run.error, LeaseLost)
     assert given == [handle]
 
 
 def test_a_lost_lease_is_reported_even_if_it_is_dropped() -> None:
-    scene = Scene()
-    machine, handle, given = lost_lease(scene)
+    fixture = Fixture()
+    machine, handle, given = lost_lease(fixture)
     handle.hold.lose("for this test")
 
     async def drop() -> None:
         handle.drop()
 
     # The renewer first tries the release, and the store is silent.
-    scene.do(machine, drop(), 1.5)
+    fixture.do(machine, drop(), 1.5)
     assert given == [handle]
 
 
@@ -262,36 +264,36 @@ def test_a_lost_lease_is_reported_even_if_it_is_dropped() -> None:
 
 
 def test_an_interrupted_close_is_continued_by_the_next_one() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    leases = [scene.do(machine, mutex_of(service, name).acquire(None), 0.1) for name in "abc"]
-    scene.store.silent = (Release,)
-    run = scene.begin(machine, service.close())
-    scene.simulator.interrupt(run)
-    scene.simulator.play(scene.simulator.time + 0.1)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    leases = [fixture.do(machine, mutex_of(service, name).acquire(None), 0.1) for name in "abc"]
+    fixture.store.silent = (Release,)
+    run = fixture.begin(machine, service.close())
+    fixture.simulator.interrupt(run)
+    fixture.simulator.play(fixture.simulator.time + 0.1)
     assert run.ended
-    assert len(held(scene)) == len(leases)
-    scene.store.silent = ()
-    scene.do(machine, service.close())
-    assert held(scene) == []
-    scene.store.seen.clear()
-    scene.do(machine, service.close())
-    assert scene.store.seen == []
+    assert len(held(fixture)) == len(leases)
+    fixture.store.silent = ()
+    fixture.do(machine, service.close())
+    assert held(fixture) == []
+    fixture.store.seen.clear()
+    fixture.do(machine, service.close())
+    assert fixture.store.seen == []
 
 
 def test_a_close_that_was_interrupted_while_it_waited_is_continued() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    lease = scene.do(machine, mutex_of(service).acquire(None), 0.1)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    lease = fixture.do(machine, mutex_of(service).acquire(None), 0.1)
     registry = service.contexts[None].registry
     registry.in_flight.active += 1
-    run = scene.begin(machine, service.close())
+    run = fixture.begin(machine, service.close())
     assert not run.ended
-    scene.simulator.interrupt(run)
-    scene.simulator.play(scene.simulator.time + 0.1)
+    fixture.simulator.interrupt(run)
+    fixture.simulator.play(fixture.simulator.time + 0.1)
     registry.in_flight.exit()
-    scene.do(machine, service.close())
-    assert held(scene) == []
+    fixture.do(machine, service.close())
+    assert held(fixture) == []
     assert lease.lost()
 
 
@@ -299,8 +301,8 @@ def test_a_close_that_was_interrupted_while_it_waited_is_continued() -> None:
 
 
 def test_dropped_leases_are_forgotten() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     registry, owners = service.contexts[None].registry, []
 
     async def drop() -> None:
@@ -313,11 +315,11 @@ def test_dropped_leases_are_forgotten() -> None:
         await Wait(Signal(), machine.now() + 1.0)
 
     with pytest.warns(ResourceWarning) as said:
-        scene.begin(machine, drop())
+        fixture.begin(machine, drop())
     # Another test may have left something to the collector, which warns of it now.
     warned = [str(warning.message) for warning in said if "'dropped " in str(warning.message)]
     assert sum("was dropped while held" in text for text in warned) == 25
     # The last one is forgotten when the next hold begins.
     assert len(registry.holds) <= 1
     assert len(owners[0].holds) <= 1
-    assert len([seen for seen in scene.store.seen if isinstance(seen, Acquire)]) == 50
+    assert len([seen for seen in fixture.store.seen if isinstance(seen, Acquire)]) == 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Scene, Store
+from tests.core.test_service import Fixture, Store
 
 from leaselock._backends.memory.store import CAPABILITIES
 from leaselock._core.backend import Acquire, Release, Renew, SetLifetime
@@ -31,8 +31,8 @@ def mutex_of(
     )
 
 
-def client_of(scene: Scene, name: str = "m0") -> tuple[Machine, ClientCore]:
-    machine, service = scene.client(name)
+def client_of(fixture: Fixture, name: str = "m0") -> tuple[Machine, ClientCore]:
+    machine, service = fixture.client(name)
     service.contexts[None].registry.backend.capabilities = CAPABILITIES
     return machine, service
 
@@ -52,14 +52,14 @@ def test_local_handoffs_is_a_number_in_its_range() -> None:
 
 
 def test_a_store_that_cannot_reserve_tokens_refuses_it() -> None:
-    _, service = Scene().client()
+    _, service = Fixture().client()
     with pytest.raises(ValueError, match="reserve fencing tokens"):
         mutex_of(service)
 
 
 def test_a_lease_is_handed_on_without_a_request_and_with_the_next_token() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
     tokens: list[int] = []
 
     async def one() -> None:
@@ -71,14 +71,14 @@ def test_a_lease_is_handed_on_without_a_request_and_with_the_next_token() -> Non
 
     for _ in range(4):
         machine.start(one())
-    scene.simulator.play(1.0)
+    fixture.simulator.play(1.0)
     assert tokens == list(range(tokens[0], tokens[0] + 4))
-    assert (asked(scene.store, Acquire), asked(scene.store, Release)) == (1, 1)
+    assert (asked(fixture.store, Acquire), asked(fixture.store, Release)) == (1, 1)
 
 
 def test_a_lease_is_handed_on_for_a_limited_time() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
 
     async def one() -> None:
         handle = await mutex_of(service, local_handoffs=100).acquire(None)
@@ -88,13 +88,13 @@ def test_a_lease_is_handed_on_for_a_limited_time() -> None:
 
     for _ in range(4):
         machine.start(one())
-    scene.simulator.play(1.0)
-    assert asked(scene.store, Release) == 2
+    fixture.simulator.play(1.0)
+    assert asked(fixture.store, Release) == 2
 
 
 def test_the_holder_of_a_lease_that_was_handed_on_learns_of_its_loss() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
 
     async def one(work: float) -> None:
         handle = await mutex_of(service, lease=3.0).acquire(None)
@@ -109,31 +109,31 @@ def test_the_holder_of_a_lease_that_was_handed_on_learns_of_its_loss() -> None:
 
     machine.start(one(0.01))
     last = machine.start(one(2.0))
-    scene.simulator.play(0.1)
-    scene.store.table.entries["a"].holds.clear()
-    scene.simulator.play(10.0)
+    fixture.simulator.play(0.1)
+    fixture.store.table.entries["a"].holds.clear()
+    fixture.simulator.play(10.0)
     assert last.ended
     assert last.error is None
 
 
 def test_a_refused_try_leaves_nothing() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
-    scene.store.refused = (Acquire,)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
+    fixture.store.refused = (Acquire,)
 
     async def one() -> None:
         with pytest.raises(NotApplied):
             await mutex_of(service).acquire(0.0)
 
-    scene.do(machine, one())
+    fixture.do(machine, one())
     layer: Any = service.contexts[None].registry.backend
     assert isinstance(layer, LocalHandoff)
     assert (layer.waiters, layer.queues) == ({}, {})
 
 
 def test_a_claim_that_has_no_lease_is_not_released() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
     held: list[bool] = []
 
     async def one() -> None:
@@ -145,14 +145,14 @@ def test_a_claim_that_has_no_lease_is_not_released() -> None:
             await registry.backend.release(handle.hold.claim, tombstone=True, until=FOREVER)
         )
 
-    scene.do(machine, one())
+    fixture.do(machine, one())
     assert held == [False]
-    assert asked(scene.store, Release) == 1
+    assert asked(fixture.store, Release) == 1
 
 
 def test_a_detached_lease_is_not_handed_on() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
 
     async def first() -> None:
         handle = await mutex_of(service, lease=1.0).acquire(None)
@@ -167,15 +167,15 @@ def test_a_detached_lease_is_not_handed_on() -> None:
 
     machine.start(first())
     last = machine.start(second())
-    scene.simulator.play(5.0)
+    fixture.simulator.play(5.0)
     assert last.ended
     assert last.error is None
-    assert asked(scene.store, SetLifetime) == 1
+    assert asked(fixture.store, SetLifetime) == 1
 
 
 def test_nothing_is_kept_of_a_cached_lease_that_was_released() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
 
     async def one() -> None:
         handle = await mutex_of(service, local_handoffs=0, cached=True, lease=1.0).acquire(None)
@@ -188,15 +188,15 @@ def test_nothing_is_kept_of_a_cached_lease_that_was_released() -> None:
         assert isinstance(backend, LocalHandoff)
         return backend.queues
 
-    scene.do(machine, one())
-    scene.simulator.play(scene.simulator.time + 10.0)
-    assert asked(scene.store, Release) == 1
+    fixture.do(machine, one())
+    fixture.simulator.play(fixture.simulator.time + 10.0)
+    assert asked(fixture.store, Release) == 1
     assert queues() == {}
 
 
 def test_a_lock_without_local_handoffs_goes_to_the_store() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
 
     async def both() -> None:
         passing = await mutex_of(service).acquire(None)
@@ -208,5 +208,5 @@ def test_a_lock_without_local_handoffs_goes_to_the_store() -> None:
         assert await plain.make_inheritable() == ()
         await plain.release()
 
-    scene.do(machine, both(), 5.0)
-    assert asked(scene.store, Renew) >= 1
+    fixture.do(machine, both(), 5.0)
+    assert asked(fixture.store, Renew) >= 1

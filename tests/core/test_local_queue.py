@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.core.test_local import asked, client_of, mutex_of
-from tests.core.test_service import Scene
+from tests.core.test_service import Fixture
 from tests.core.test_turns import claim_of, layer_of
 
 from leaselock._core.backend import Acquire, Busy, Claim, Grant, HoldRecord, LockState, Release
@@ -157,32 +157,32 @@ def test_a_refused_claim_asks_again_when_the_lease_may_have_ended() -> None:
 
 
 def test_a_waiter_that_got_the_lease_too_late_asks_first() -> None:
-    scene = Scene()
-    machine, layer = layer_of(scene)
+    fixture = Fixture()
+    machine, layer = layer_of(fixture)
     first, second = (layer.waiter_for(claim_of(serial)) for serial in (1, 2))
     late = SharedLease(first.claim)
     late.grant(7, 0.0, -40.0, -10.0)
     first.queue.enqueue(second)
     first.queue.lease = late
     first.queue.give(late, first)
-    reply = scene.do(machine, layer._acquire(first.claim, True, 5.0))
+    reply = fixture.do(machine, layer._acquire(first.claim, True, 5.0))
     assert isinstance(reply, Grant)
     assert first.lease is late
-    assert asked(scene.store, Release) == 0
+    assert asked(fixture.store, Release) == 0
     assert list(first.queue.waiters) == [second.claim.id]
 
 
 def test_no_waiter_goes_on_with_a_claim_that_has_a_tombstone() -> None:
-    scene = Scene()
-    machine, layer = layer_of(scene)
+    fixture = Fixture()
+    machine, layer = layer_of(fixture)
     waiters = [layer.waiter_for(claim_of(serial)) for serial in (91, 92)]
     queue = waiters[0].queue
     for waiter in waiters:
         queue.enqueue(waiter)
     lease = queue.lease = SharedLease(waiters[0].claim)
     lease.uncertain = True
-    assert not scene.do(machine, layer.release_lease(queue, lease, 5.0))
-    (request,) = scene.store.seen
+    assert not fixture.do(machine, layer.release_lease(queue, lease, 5.0))
+    (request,) = fixture.store.seen
     assert (request.claim, request.tombstone) == (waiters[0].claim, True)
     fresh = [layer.with_new_id(waiters[0].claim).id for _ in range(2)]
     assert len({waiters[0].claim.id, waiters[0].own_claim.id, *fresh}) == 4
@@ -191,9 +191,9 @@ def test_no_waiter_goes_on_with_a_claim_that_has_a_tombstone() -> None:
 
 
 def test_a_try_that_the_store_refuses_leaves_nothing() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
-    other, its = client_of(scene, "m1")
+    fixture = Fixture()
+    machine, service = client_of(fixture)
+    other, its = client_of(fixture, "m1")
 
     async def take() -> None:
         assert await mutex_of(its, local_handoffs=0).acquire(None) is not None
@@ -201,20 +201,20 @@ def test_a_try_that_the_store_refuses_leaves_nothing() -> None:
     async def one() -> None:
         assert await mutex_of(service).try_acquire() is None
 
-    scene.do(other, take())
-    scene.do(machine, one())
+    fixture.do(other, take())
+    fixture.do(machine, one())
     layer = service.contexts[None].registry.backend
     assert (layer.waiters, layer.queues) == ({}, {})  # type: ignore[attr-defined]
-    assert not scene.store.table.entries["a"].queue
+    assert not fixture.store.table.entries["a"].queue
 
 
 def test_a_refused_try_with_the_claim_of_a_waiter_leaves_its_lease() -> None:
     """The shared claim is that of the first waiter, not that of the refused one."""
-    scene = Scene()
-    machine, layer = layer_of(scene)
+    fixture = Fixture()
+    machine, layer = layer_of(fixture)
     first, second = (layer.waiter_for(claim_of(serial)) for serial in (1, 2))
     lease = first.queue.lease = SharedLease(first.claim)
-    scene.store.refused = (Acquire,)
+    fixture.store.refused = (Acquire,)
 
     async def one() -> None:
         try:
@@ -222,29 +222,29 @@ def test_a_refused_try_with_the_claim_of_a_waiter_leaves_its_lease() -> None:
         except NotApplied:
             layer._discard(second)
 
-    scene.do(machine, one())
+    fixture.do(machine, one())
     assert first.queue.lease is lease
     assert list(layer.waiters) == [first.claim.id]
 
 
 def test_a_request_that_is_not_answered_leaves_the_lease_uncertain() -> None:
-    scene = Scene()
-    machine, layer = layer_of(scene)
+    fixture = Fixture()
+    machine, layer = layer_of(fixture)
     claim = claim_of(1)
-    scene.store.silent = (Acquire,)
+    fixture.store.silent = (Acquire,)
     with pytest.raises(OutcomeUnknown):
-        scene.do(machine, layer._acquire(claim, True, 1.0))
+        fixture.do(machine, layer._acquire(claim, True, 1.0))
     waiter = layer.waiters[claim.id]
     assert waiter.queue.lease is not None
     assert waiter.queue.lease.may_be_in_flight()
-    scene.do(machine, layer.release(claim, tombstone=False, until=10.0))
-    releases = [request for request in scene.store.seen if isinstance(request, Release)]
+    fixture.do(machine, layer.release(claim, tombstone=False, until=10.0))
+    releases = [request for request in fixture.store.seen if isinstance(request, Release)]
     assert [release.tombstone for release in releases] == [True]
 
 
 def test_a_cached_lease_is_taken_without_a_request() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
     tokens: list[int] = []
 
     async def one() -> None:
@@ -256,15 +256,15 @@ def test_a_cached_lease_is_taken_without_a_request() -> None:
             await handle.release()
             await Sleep(machine.now() + 0.1)
 
-    scene.do(machine, one())
+    fixture.do(machine, one())
     assert tokens == list(range(tokens[0], tokens[0] + 3))
     # One to acquire, and one of the watcher.
-    assert (asked(scene.store, Acquire), asked(scene.store, Release)) == (2, 0)
+    assert (asked(fixture.store, Acquire), asked(fixture.store, Release)) == (2, 0)
 
 
 def test_a_renewal_of_a_lease_that_is_cached_moves_its_end() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
 
     async def one() -> None:
         handle = await mutex_of(service, lease=3.0, cached=True).acquire(None)
@@ -275,12 +275,12 @@ def test_a_renewal_of_a_lease_that_is_cached_moves_its_end() -> None:
         assert lease.valid_until - machine.now() > 1.0
         await handle.release()
 
-    scene.do(machine, one())
+    fixture.do(machine, one())
 
 
 def test_an_abandoned_client_lets_a_free_lease_be_released() -> None:
-    scene = Scene()
-    _, layer = layer_of(scene)
+    fixture = Fixture()
+    _, layer = layer_of(fixture)
     first, second = (layer.waiter_for(claim_of(serial)) for serial in (1, 2))
     lease = first.queue.lease = SharedLease(claim_of(3))
     lease.grant(7, 0.0, 0.0, 30.0)
@@ -293,8 +293,8 @@ def test_an_abandoned_client_lets_a_free_lease_be_released() -> None:
 
 
 def test_a_watcher_that_cannot_confirm_the_lease_ends_its_caching() -> None:
-    scene = Scene()
-    machine, layer = layer_of(scene)
+    fixture = Fixture()
+    machine, layer = layer_of(fixture)
     claim = claim_of(1)._replace(cached=True)
     waiter, lease = layer.waiter_for(claim), SharedLease(claim)
     waiter.queue.lease = lease
@@ -304,25 +304,25 @@ def test_a_watcher_that_cannot_confirm_the_lease_ends_its_caching() -> None:
         return Busy(None, 1.0, ())
 
     layer.backend.acquire = busy  # type: ignore[method-assign]
-    scene.do(machine, start_observer(layer, waiter.queue, lease))
+    fixture.do(machine, start_observer(layer, waiter.queue, lease))
     assert lease.uncertain
     assert not lease.fits(claim.lease, 0.0)
     assert waiter.queue.lease is None
-    assert [request.tombstone for request in scene.store.seen] == [True]
+    assert [request.tombstone for request in fixture.store.seen] == [True]
 
 
 def test_a_watcher_leaves_the_release_of_a_lease_in_use_to_its_holder() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
-    other, its = client_of(scene, "m1")
+    fixture = Fixture()
+    machine, service = client_of(fixture)
+    other, its = client_of(fixture, "m1")
 
     async def one() -> None:
         handle = await mutex_of(service, cached=True).acquire(None)
         assert handle is not None
         await Sleep(machine.now() + 1.0)
-        assert asked(scene.store, Release) == 0
+        assert asked(fixture.store, Release) == 0
         await handle.release()
-        assert asked(scene.store, Release) == 1
+        assert asked(fixture.store, Release) == 1
 
     async def two() -> None:
         await Sleep(other.now() + 0.5)
@@ -330,6 +330,6 @@ def test_a_watcher_leaves_the_release_of_a_lease_in_use_to_its_holder() -> None:
         assert handle is not None
 
     waiting = other.start(two())
-    scene.do(machine, one())
+    fixture.do(machine, one())
     assert waiting.ended
     assert waiting.error is None

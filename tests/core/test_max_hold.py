@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_local import client_of
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core.backend import Grant, Release, Renew
@@ -34,16 +34,16 @@ async def until_lost(machine: Machine, handle: LeaseHandle) -> float:
     return end
 
 
-def lengths(scene: Scene) -> list[float]:
+def lengths(fixture: Fixture) -> list[float]:
     """The lengths of lease that were asked for at each renewal."""
-    renewals = [request for request in scene.store.seen if isinstance(request, Renew)]
+    renewals = [request for request in fixture.store.seen if isinstance(request, Renew)]
     return [claim.lease for renewal in renewals for claim in renewal.claims]
 
 
 def test_a_hold_is_renewed_until_its_bound_and_then_lost_like_any_other() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    other, theirs = scene.client("two")
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, theirs = fixture.client("two")
     called: list[object] = []
 
     async def whole() -> tuple[float, float]:
@@ -61,34 +61,34 @@ def test_a_hold_is_renewed_until_its_bound_and_then_lost_like_any_other() -> Non
         await mutex_of(theirs).acquire(None)
         return other.now()
 
-    holder = scene.begin(machine, whole())
-    successor = scene.begin(other, following())
-    scene.simulator.play(BOUND + 5.0)
+    holder = fixture.begin(machine, whole())
+    successor = fixture.begin(other, following())
+    fixture.simulator.play(BOUND + 5.0)
     (asked, lost), granted = holder.result, successor.result
     assert BOUND - UNUSED < lost - asked <= BOUND
     assert lost <= granted <= asked + BOUND + 0.1
-    assert lengths(scene)[0] == LEASE
-    assert lengths(scene)[-1] < LEASE
+    assert lengths(fixture)[0] == LEASE
+    assert lengths(fixture)[-1] < LEASE
 
 
 @pytest.mark.parametrize("renew", [True, False])
 def test_a_bound_that_is_shorter_than_the_lease_is_the_lease(renew: bool) -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         asked = machine.now()
         handle = await mutex_of(service, renew=renew, max_hold=2.0).acquire(None)
         assert 2.0 - UNUSED < await until_lost(machine, handle) - asked <= 2.0
 
-    scene.do(machine, whole(), 10.0)
-    assert not lengths(scene)
+    fixture.do(machine, whole(), 10.0)
+    assert not lengths(fixture)
 
 
 def test_a_grant_that_is_confirmed_late_is_held_for_the_whole_time() -> None:
     """The store has it for a moment only, until the client asks again."""
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
     acquire = backend.acquire
 
@@ -103,12 +103,12 @@ def test_a_grant_that_is_confirmed_late_is_held_for_the_whole_time() -> None:
         granted = machine.now()
         assert BOUND - UNUSED < await until_lost(machine, handle) - granted <= BOUND
 
-    scene.do(machine, whole(), 20.0)
+    fixture.do(machine, whole(), 20.0)
 
 
 def test_an_extension_moves_the_end() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE, max_hold=BOUND).acquire(None)
@@ -117,12 +117,12 @@ def test_an_extension_moves_the_end() -> None:
         await handle.extend(BOUND)
         assert BOUND - UNUSED < await until_lost(machine, handle) - extended <= BOUND
 
-    scene.do(machine, whole(), 30.0)
+    fixture.do(machine, whole(), 30.0)
 
 
 def test_a_nested_acquisition_keeps_the_end_of_the_outer_one() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         asked = machine.now()
@@ -131,12 +131,12 @@ def test_a_nested_acquisition_keeps_the_end_of_the_outer_one() -> None:
         assert await until_lost(machine, inner) - asked <= BOUND
         assert outer.lost()
 
-    scene.do(machine, whole(), 20.0)
+    fixture.do(machine, whole(), 20.0)
 
 
 def test_a_hold_that_ends_with_a_session_is_released_at_its_bound() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     backend = service.contexts[None].registry.backend
     backend.capabilities = CAPABILITIES._replace(session_timeout=4.0)
 
@@ -146,8 +146,8 @@ def test_a_hold_that_ends_with_a_session_is_released_at_its_bound() -> None:
         assert BOUND - UNUSED < await until_lost(machine, handle) - asked <= BOUND
         await Sleep(machine.now() + 0.5)
 
-    scene.do(machine, whole(), 20.0)
-    assert any(isinstance(request, Release) for request in scene.store.seen)
+    fixture.do(machine, whole(), 20.0)
+    assert any(isinstance(request, Release) for request in fixture.store.seen)
 
 
 def cached(service: ClientCore) -> Any:
@@ -155,8 +155,8 @@ def cached(service: ClientCore) -> Any:
 
 
 def test_the_time_of_a_cached_lease_counts_from_each_acquisition() -> None:
-    scene = Scene()
-    machine, service = client_of(scene)
+    fixture = Fixture()
+    machine, service = client_of(fixture)
 
     async def whole() -> None:
         first = await cached(service).acquire(None)
@@ -167,12 +167,12 @@ def test_the_time_of_a_cached_lease_counts_from_each_acquisition() -> None:
         assert second.hold.token > first.hold.token
         assert BOUND - UNUSED < await until_lost(machine, second) - asked <= BOUND
 
-    scene.do(machine, whole(), 30.0)
+    fixture.do(machine, whole(), 30.0)
 
 
 def test_every_kind_of_lock_takes_the_bound() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     words = {"lease": LEASE, "max_hold": BOUND, "protocol": None, "label": None}
     more: dict[str, Any] = words | {"renew": True, "timeout": None}
     sides = service.rwlock("a", reentrant=True, **more)
@@ -189,12 +189,12 @@ def test_every_kind_of_lock_takes_the_bound() -> None:
         await Sleep(machine.now() + UNUSED)
         assert not [handle for handle in (*taken, once) if not handle.lost()]
 
-    scene.do(machine, whole(), 20.0)
+    fixture.do(machine, whole(), 20.0)
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), 0.001])
 def test_a_bound_that_no_lease_can_have_is_refused(wrong: float) -> None:
-    _, service = Scene().client()
+    _, service = Fixture().client()
     with pytest.raises(ValueError, match="max_hold"):
         mutex_of(service, max_hold=wrong)
     with pytest.raises(TypeError, match="max_hold"):

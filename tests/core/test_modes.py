@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import LATE, Scene, mutex_of
+from tests.core.test_service import LATE, Fixture, mutex_of
 from verification.simulation.simulator import Interrupted
 
 from leaselock._backends import ABLE
@@ -43,8 +43,8 @@ def side(service: ClientCore, mode: Mode, **options: Any) -> Mutex:
     return service.rwlock("a", **terms)[mode]
 
 
-def modes_in_store(scene: Scene) -> list[str]:
-    return [hold.mode for hold in scene.store.table.entries["a"].holds.values()]
+def modes_in_store(fixture: Fixture) -> list[str]:
+    return [hold.mode for hold in fixture.store.table.entries["a"].holds.values()]
 
 
 def acquired(handle: LeaseHandle | None) -> LeaseHandle:
@@ -58,26 +58,28 @@ async def written_and_read(service: ClientCore) -> tuple[LeaseHandle, LeaseHandl
 
 
 def test_a_downgrade_that_is_not_answered_is_repeated_by_the_renewer() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    write, read = scene.do(machine, written_and_read(service))
-    scene.store.silent = (Convert,)
-    scene.do(machine, write.release())
+    fixture = Fixture()
+    machine, service = fixture.client()
+    write, read = fixture.do(machine, written_and_read(service))
+    fixture.store.silent = (Convert,)
+    fixture.do(machine, write.release())
     assert read.hold.claim.mode == "shared"
     assert read.hold.unsettled
-    assert modes_in_store(scene) == ["exclusive"]
-    scene.simulator.play(scene.simulator.time + 2.0)
-    scene.store.silent = ()
-    scene.simulator.play(scene.simulator.time + 3.0)
-    assert modes_in_store(scene) == ["shared"]
+    assert modes_in_store(fixture) == ["exclusive"]
+    fixture.simulator.play(fixture.simulator.time + 2.0)
+    fixture.store.silent = ()
+    fixture.simulator.play(fixture.simulator.time + 3.0)
+    assert modes_in_store(fixture) == ["shared"]
     assert not read.hold.unsettled
     assert not read.lost()
 
 
-async def upgraded_after_an_unanswered_downgrade(scene: Scene, service: ClientCore) -> LeaseHandle:
+async def upgraded_after_an_unanswered_downgrade(
+    fixture: Fixture, service: ClientCore
+) -> LeaseHandle:
     update = acquired(await side(service, "update").acquire(None))
     write = acquired(await side(service, "exclusive").acquire(None))
-    scene.store.silent = (Convert,)
+    fixture.store.silent = (Convert,)
     await write.release()
     assert update.hold.unsettled
     assert await conversion.upgrade(service.context(None).registry, update.hold, FOREVER)
@@ -86,210 +88,210 @@ async def upgraded_after_an_unanswered_downgrade(scene: Scene, service: ClientCo
 
 def test_an_upgrade_takes_the_place_of_a_downgrade_that_is_in_doubt() -> None:
     """The renewer must not repeat the downgrade under the number of the upgrade."""
-    scene = Scene()
-    machine, service = scene.client()
-    upgrading = scene.begin(machine, upgraded_after_an_unanswered_downgrade(scene, service))
-    scene.simulator.play(scene.simulator.time + 0.7)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    upgrading = fixture.begin(machine, upgraded_after_an_unanswered_downgrade(fixture, service))
+    fixture.simulator.play(fixture.simulator.time + 0.7)
     (hold,) = service.context(None).registry.held()
     assert not hold.unsettled, "the renewer has nothing to repeat"
-    scene.store.silent = ()
-    scene.simulator.play(scene.simulator.time + 3.0)
+    fixture.store.silent = ()
+    fixture.simulator.play(fixture.simulator.time + 3.0)
     assert upgrading.ended
     assert upgrading.result.hold.claim.mode == "exclusive"
-    assert modes_in_store(scene) == ["exclusive"]
+    assert modes_in_store(fixture) == ["exclusive"]
 
 
 def test_a_downgrade_is_one_request_and_leaves_nothing_behind() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    write, read = scene.do(machine, written_and_read(service))
-    scene.do(machine, write.release())
-    assert modes_in_store(scene) == ["shared"]
-    scene.do(machine, read.release())
-    assert [type(request) for request in scene.store.seen].count(Convert) == 1
+    fixture = Fixture()
+    machine, service = fixture.client()
+    write, read = fixture.do(machine, written_and_read(service))
+    fixture.do(machine, write.release())
+    assert modes_in_store(fixture) == ["shared"]
+    fixture.do(machine, read.release())
+    assert [type(request) for request in fixture.store.seen].count(Convert) == 1
     backend = service.context(None).registry.backend
     assert isinstance(backend, Queue)
     assert not backend.signals
 
 
-def two_upgrades(scene: Scene, timeout: float) -> tuple[LeaseHandle, LeaseHandle, Run, Run]:
+def two_upgrades(fixture: Fixture, timeout: float) -> tuple[LeaseHandle, LeaseHandle, Run, Run]:
     """A hold beside a reader, and two upgrades of it: the first one waits for *timeout* only."""
-    machine, service = scene.client()
-    other, rival = scene.client("two")
-    update = acquired(scene.do(machine, side(service, "update").acquire(None), 0.5))
-    read = acquired(scene.do(other, side(rival, "shared").acquire(None), 0.5))
-    first = scene.begin(machine, update.upgrade(timeout))
-    second = scene.begin(machine, update.upgrade(None))
+    machine, service = fixture.client()
+    other, rival = fixture.client("two")
+    update = acquired(fixture.do(machine, side(service, "update").acquire(None), 0.5))
+    read = acquired(fixture.do(other, side(rival, "shared").acquire(None), 0.5))
+    first = fixture.begin(machine, update.upgrade(timeout))
+    second = fixture.begin(machine, update.upgrade(None))
     return update, read, first, second
 
 
 def test_an_upgrade_goes_on_when_another_of_the_same_hold_gives_up() -> None:
-    scene = Scene()
-    update, read, first, second = two_upgrades(scene, 1.0)
-    scene.simulator.play(scene.simulator.time + 1.5)
+    fixture = Fixture()
+    update, read, first, second = two_upgrades(fixture, 1.0)
+    fixture.simulator.play(fixture.simulator.time + 1.5)
     assert first.result is False
     assert not second.ended
-    assert "upgrading" in modes_in_store(scene)
-    scene.store.table.answer("", Release(read.hold.claim, False))
-    scene.simulator.play(scene.simulator.time + 2.5)
+    assert "upgrading" in modes_in_store(fixture)
+    fixture.store.table.answer("", Release(read.hold.claim, False))
+    fixture.simulator.play(fixture.simulator.time + 2.5)
     assert second.result is True
-    assert modes_in_store(scene) == ["exclusive"]
+    assert modes_in_store(fixture) == ["exclusive"]
     assert update.hold.claim.mode == "exclusive"
 
 
 def test_an_upgrade_that_is_interrupted_leaves_the_other_one_exclusive() -> None:
-    scene = Scene()
-    update, read, first, second = two_upgrades(scene, 60.0)
-    scene.simulator.play(scene.simulator.time + 0.5)
-    scene.simulator.interrupt(first)
-    scene.simulator.play(scene.simulator.time + 0.5)
-    scene.store.table.answer("", Release(read.hold.claim, False))
-    scene.simulator.play(scene.simulator.time + 2.5)
+    fixture = Fixture()
+    update, read, first, second = two_upgrades(fixture, 60.0)
+    fixture.simulator.play(fixture.simulator.time + 0.5)
+    fixture.simulator.interrupt(first)
+    fixture.simulator.play(fixture.simulator.time + 0.5)
+    fixture.store.table.answer("", Release(read.hold.claim, False))
+    fixture.simulator.play(fixture.simulator.time + 2.5)
     assert isinstance(first.error, Interrupted)
     assert second.result is True
-    assert modes_in_store(scene) == ["exclusive"]
+    assert modes_in_store(fixture) == ["exclusive"]
     assert update.hold.claim.mode == "exclusive"
 
 
 def test_an_upgrade_ends_when_its_update_lease_is_released_meanwhile() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    other, rival = scene.client("two")
-    scene.do(other, side(rival, "shared").acquire(None), 0.5)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, rival = fixture.client("two")
+    fixture.do(other, side(rival, "shared").acquire(None), 0.5)
 
     async def nested() -> tuple[LeaseHandle, LeaseHandle]:
         update = acquired(await side(service, "update").acquire(None))
         return update, acquired(await side(service, "shared").acquire(None))
 
-    update, read = scene.do(machine, nested(), 0.5)
-    upgrade = scene.begin(machine, update.upgrade(None))
-    scene.simulator.play(scene.simulator.time + 0.5)
-    scene.do(machine, update.release())
-    scene.simulator.play(scene.simulator.time + 2.5)
+    update, read = fixture.do(machine, nested(), 0.5)
+    upgrade = fixture.begin(machine, update.upgrade(None))
+    fixture.simulator.play(fixture.simulator.time + 0.5)
+    fixture.do(machine, update.release())
+    fixture.simulator.play(fixture.simulator.time + 2.5)
     assert isinstance(upgrade.error, WouldDeadlock)
-    assert modes_in_store(scene) == ["shared", "shared"]
+    assert modes_in_store(fixture) == ["shared", "shared"]
     assert not read.lost()
 
 
 def test_an_upgrade_ends_when_its_update_lease_is_released_before_the_reply() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def nested() -> tuple[LeaseHandle, LeaseHandle]:
         update = acquired(await side(service, "update").acquire(None))
         return update, acquired(await side(service, "shared").acquire(None))
 
-    update, read = scene.do(machine, nested(), 0.5)
-    scene.store.late = (Convert,)
+    update, read = fixture.do(machine, nested(), 0.5)
+    fixture.store.late = (Convert,)
     upgrade = machine.start(update.upgrade(None))
-    scene.simulator.play(scene.simulator.time + LATE / 3)
+    fixture.simulator.play(fixture.simulator.time + LATE / 3)
     release = machine.start(update.release())
-    scene.simulator.play(scene.simulator.time + 4.0)
+    fixture.simulator.play(fixture.simulator.time + 4.0)
     assert isinstance(upgrade.error, WouldDeadlock)
     assert release.ended
-    assert modes_in_store(scene) == ["shared"]
+    assert modes_in_store(fixture) == ["shared"]
     assert not read.lost()
 
 
 def test_an_upgrade_during_a_downgrade_is_what_counts() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def nested() -> tuple[LeaseHandle, LeaseHandle]:
         update = acquired(await side(service, "update").acquire(None))
         return update, acquired(await side(service, "exclusive").acquire(None))
 
-    update, write = scene.do(machine, nested(), 0.5)
-    scene.store.late = (Convert,)
+    update, write = fixture.do(machine, nested(), 0.5)
+    fixture.store.late = (Convert,)
     release = machine.start(write.release())
-    scene.simulator.play(scene.simulator.time + LATE / 3)
+    fixture.simulator.play(fixture.simulator.time + LATE / 3)
     upgrade = machine.start(update.upgrade(None))
-    scene.simulator.play(scene.simulator.time + 4.0)
+    fixture.simulator.play(fixture.simulator.time + 4.0)
     assert release.ended
     assert upgrade.result is True
-    assert modes_in_store(scene) == ["exclusive"]
+    assert modes_in_store(fixture) == ["exclusive"]
     assert update.hold.claim.mode == "exclusive"
 
 
 def test_a_lost_hold_is_not_converted_for_ever() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    write, read = scene.do(machine, written_and_read(service))
-    scene.store.silent = (Convert, Renew)
-    scene.do(machine, write.release(), 1.5)
-    scene.store.table.answer("", BreakLock("a", None))
-    scene.store.silent = ()
-    scene.simulator.play(scene.simulator.time + 5.0)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    write, read = fixture.do(machine, written_and_read(service))
+    fixture.store.silent = (Convert, Renew)
+    fixture.do(machine, write.release(), 1.5)
+    fixture.store.table.answer("", BreakLock("a", None))
+    fixture.store.silent = ()
+    fixture.simulator.play(fixture.simulator.time + 5.0)
     assert read.hold.state is State.LOST
 
 
 def test_a_conversion_during_one_that_is_repeated_is_repeated_in_turn() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    update = scene.do(machine, side(service, "update").acquire(None))
-    scene.store.silent = (Convert,)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    update = fixture.do(machine, side(service, "update").acquire(None))
+    fixture.store.silent = (Convert,)
     with pytest.raises(OutcomeUnknown):
-        scene.do(machine, update.upgrade(None), 4.0)
+        fixture.do(machine, update.upgrade(None), 4.0)
     assert update.hold.unsettled
     update.hold.conversions += 1
-    scene.store.silent = ()
-    scene.simulator.play(scene.simulator.time + 3.0)
-    assert modes_in_store(scene) == ["update"]
+    fixture.store.silent = ()
+    fixture.simulator.play(fixture.simulator.time + 3.0)
+    assert modes_in_store(fixture) == ["update"]
 
 
 def test_an_upgrade_that_is_not_answered_leaves_an_update() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    update = scene.do(machine, side(service, "update").acquire(None))
-    scene.store.lost_replies = 100
+    fixture = Fixture()
+    machine, service = fixture.client()
+    update = fixture.do(machine, side(service, "update").acquire(None))
+    fixture.store.lost_replies = 100
     with pytest.raises(OutcomeUnknown):
-        scene.do(machine, update.upgrade(None), 2.5)
-    scene.store.lost_replies = 0
-    scene.simulator.play(scene.simulator.time + 3.0)
-    assert modes_in_store(scene) == ["update"]
+        fixture.do(machine, update.upgrade(None), 2.5)
+    fixture.store.lost_replies = 0
+    fixture.simulator.play(fixture.simulator.time + 3.0)
+    assert modes_in_store(fixture) == ["update"]
     assert update.hold.claim.mode == "update"
 
 
 def test_an_upgrade_of_a_broken_hold_reports_the_loss() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    update = scene.do(machine, side(service, "update").acquire(None))
-    scene.store.table.answer("", BreakLock("a", None))
+    fixture = Fixture()
+    machine, service = fixture.client()
+    update = fixture.do(machine, side(service, "update").acquire(None))
+    fixture.store.table.answer("", BreakLock("a", None))
     with pytest.raises(LeaseLost, match="broken by force"):
-        scene.do(machine, update.upgrade(None))
+        fixture.do(machine, update.upgrade(None))
 
 
 def test_an_upgrade_that_outlasts_its_fixed_lease_reports_the_loss() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    other, rival = scene.client("two")
-    update = scene.do(machine, side(service, "update", renew=False).acquire(None), 0.5)
-    scene.do(other, side(rival, "shared").acquire(None), 0.5)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, rival = fixture.client("two")
+    update = fixture.do(machine, side(service, "update", renew=False).acquire(None), 0.5)
+    fixture.do(other, side(rival, "shared").acquire(None), 0.5)
     with pytest.raises(LeaseLost):
-        scene.do(machine, update.upgrade(None))
-    scene.simulator.play(scene.simulator.time + 3.0)
+        fixture.do(machine, update.upgrade(None))
+    fixture.simulator.play(fixture.simulator.time + 3.0)
     short = side(service, "update", renew=False, lease=0.6)
-    update = scene.do(machine, short.acquire(None), 0.2)
-    scene.store.silent = (Convert,)
+    update = fixture.do(machine, short.acquire(None), 0.2)
+    fixture.store.silent = (Convert,)
     with pytest.raises(LeaseLost) as lost:
-        scene.do(machine, update.upgrade(None))
+        fixture.do(machine, update.upgrade(None))
     assert isinstance(lost.value.__cause__, OutcomeUnknown)
 
 
 def test_closing_ends_an_upgrade_that_waits() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    other, rival = scene.client("two")
-    update = scene.do(machine, side(service, "update").acquire(None))
-    scene.do(other, side(rival, "shared").acquire(None), 0.5)
-    upgrade = scene.begin(machine, update.upgrade(None))
-    scene.do(machine, service.close())
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, rival = fixture.client("two")
+    update = fixture.do(machine, side(service, "update").acquire(None))
+    fixture.do(other, side(rival, "shared").acquire(None), 0.5)
+    upgrade = fixture.begin(machine, update.upgrade(None))
+    fixture.do(machine, service.close())
     assert isinstance(upgrade.error, ClientClosed | LeaseLost)
 
 
 def test_a_reader_that_writes_is_refused_before_any_request() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     stronger: tuple[Mode, ...] = ("exclusive", "update")
 
     async def whole() -> None:
@@ -302,22 +304,22 @@ def test_a_reader_that_writes_is_refused_before_any_request() -> None:
         assert side(service, "shared").owned()
         assert not side(service, "exclusive").owned()
 
-    scene.do(machine, whole())
-    assert [request for request in scene.store.seen if isinstance(request, Convert)] == []
+    fixture.do(machine, whole())
+    assert [request for request in fixture.store.seen if isinstance(request, Convert)] == []
 
 
 def test_a_read_lease_inside_a_write_may_be_upgraded_without_a_request() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    _, read = scene.do(machine, written_and_read(service))
-    assert scene.do(machine, read.upgrade(0.0))
+    fixture = Fixture()
+    machine, service = fixture.client()
+    _, read = fixture.do(machine, written_and_read(service))
+    assert fixture.do(machine, read.upgrade(0.0))
     assert read.mode == "exclusive"
-    assert not [request for request in scene.store.seen if isinstance(request, Convert)]
+    assert not [request for request in fixture.store.seen if isinstance(request, Convert)]
 
 
 def test_permits_are_owned_by_the_one_that_acquired_them() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         semaphore = service.semaphore("s", 2, timeout=None, **OPTIONS)
@@ -327,7 +329,7 @@ def test_permits_are_owned_by_the_one_that_acquired_them() -> None:
         await lease.release()
         assert not semaphore.owned()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
     with pytest.raises(TypeError, match="permits"):
         service.semaphore("s", "2", timeout=None, **OPTIONS)
     with pytest.raises(ValueError, match="from 1"):
@@ -349,9 +351,9 @@ def test_a_mismatch_names_both(error: LimitMismatch, words: str) -> None:
 
 
 def test_a_hold_that_was_converted_again_meanwhile_stays_unsettled() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    update = scene.do(machine, side(service, "update").acquire(None))
+    fixture = Fixture()
+    machine, service = fixture.client()
+    update = fixture.do(machine, side(service, "update").acquire(None))
     hold, registry = update.hold, update.registry
     for again, settled in ((1, False), (0, True)):
         hold.unsettled = True
@@ -364,8 +366,8 @@ def test_a_hold_that_was_converted_again_meanwhile_stays_unsettled() -> None:
 
 
 def test_a_layer_of_local_handoff_passes_conversions_on() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     registry = service.context(None).registry
     registry.backend = LocalHandoff(machine, registry.backend, registry.with_new_id)
 
@@ -377,12 +379,12 @@ def test_a_layer_of_local_handoff_passes_conversions_on() -> None:
         assert await semaphore.available() == 3
         await update.release()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_a_protocol_without_update_says_so() -> None:
-    scene = Scene()
-    _, service = scene.client()
+    fixture = Fixture()
+    _, service = fixture.client()
     backend = service.context(None).registry.backend
     service.able = ABLE
     modes: frozenset[Mode] = frozenset({"exclusive", "shared"})
@@ -399,25 +401,25 @@ def test_a_protocol_without_update_says_so() -> None:
 
 
 def test_a_cancelled_acquire_of_several_locks_leaves_nothing() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    other, rival = scene.client("two")
-    scene.do(other, side(rival, "exclusive").acquire(None), 0.5)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, rival = fixture.client("two")
+    fixture.do(other, side(rival, "exclusive").acquire(None), 0.5)
     locks = service.lock_all(["0", "a"], None, reentrant=True, **OPTIONS)
-    waiting = scene.begin(machine, locks.acquire(None))
-    scene.simulator.interrupt(waiting)
-    scene.simulator.play(scene.simulator.time + 2.0)
+    waiting = fixture.begin(machine, locks.acquire(None))
+    fixture.simulator.interrupt(waiting)
+    fixture.simulator.play(fixture.simulator.time + 2.0)
     assert isinstance(waiting.error, Interrupted)
-    assert not scene.store.table.entries["0"].holds
-    assert not scene.store.table.entries["a"].queue
+    assert not fixture.store.table.entries["0"].holds
+    assert not fixture.store.table.entries["a"].queue
 
 
 def test_a_dropped_write_inside_an_update_lets_readers_in_again() -> None:
     """Here `lock_all` is interrupted, and the owner had one of the locks for update before."""
-    scene = Scene()
-    machine, service = scene.client()
-    other, rival = scene.client("two")
-    scene.do(other, mutex_of(rival, "b").acquire(None), 0.5)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, rival = fixture.client("two")
+    fixture.do(other, mutex_of(rival, "b").acquire(None), 0.5)
     found: list[LeaseHandle] = []
 
     async def whole() -> None:
@@ -425,36 +427,36 @@ def test_a_dropped_write_inside_an_update_lets_readers_in_again() -> None:
         locks = service.lock_all([side(service, "exclusive"), "b"], None, reentrant=True, **OPTIONS)
         await locks.acquire(None)
 
-    waiting = scene.begin(machine, whole())
-    scene.simulator.play(scene.simulator.time + 0.5)
-    assert modes_in_store(scene) == ["exclusive"]
-    scene.simulator.interrupt(waiting)
-    scene.simulator.play(scene.simulator.time + 2.0)
+    waiting = fixture.begin(machine, whole())
+    fixture.simulator.play(fixture.simulator.time + 0.5)
+    assert modes_in_store(fixture) == ["exclusive"]
+    fixture.simulator.interrupt(waiting)
+    fixture.simulator.play(fixture.simulator.time + 2.0)
     assert isinstance(waiting.error, Interrupted)
-    assert modes_in_store(scene) == ["update"]
+    assert modes_in_store(fixture) == ["update"]
     assert not found[0].lost()
 
 
 def test_a_minimum_time_of_a_write_is_kept_when_a_read_goes_on() -> None:
     """Nobody else may have the lock within this time, so the store keeps it exclusive."""
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         write = acquired(await mutex_of(service, min_hold=60.0).acquire(None))
         read = acquired(await side(service, "shared").acquire(None))
         await write.release()
-        assert modes_in_store(scene) == ["exclusive"]
+        assert modes_in_store(fixture) == ["exclusive"]
         await read.release()
 
-    scene.do(machine, whole())
-    (hold,) = scene.store.table.entries["a"].holds.values()
+    fixture.do(machine, whole())
+    (hold,) = fixture.store.table.entries["a"].holds.values()
     assert hold.lifetime == "cooling"
 
 
 def test_each_of_several_locks_is_released_whatever_fails() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     locks = service.lock_all(["b", "a", "b"], None, reentrant=True, **OPTIONS)
     assert locks.names() == "'a', 'b'"
 
@@ -463,20 +465,20 @@ def test_each_of_several_locks_is_released_whatever_fails() -> None:
         assert leases is not None
         assert leases.remaining() > 0.0
         assert leases.names() == "'a', 'b'"
-        scene.store.refused = (Release,)
+        fixture.store.refused = (Release,)
         await leases.release()
 
     with pytest.raises(LeaseLost, match="'b'"):
-        scene.do(machine, whole())
-    scene.store.refused = ()
-    scene.simulator.play(scene.simulator.time + 3.0)
-    assert not any(entry.holds for entry in scene.store.table.entries.values())
+        fixture.do(machine, whole())
+    fixture.store.refused = ()
+    fixture.simulator.play(fixture.simulator.time + 3.0)
+    assert not any(entry.holds for entry in fixture.store.table.entries.values())
     assert TogetherHandle([]).remaining() == 0.0
 
 
 def test_a_body_on_several_locks_ends_once() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     locks = service.lock_all(["a", "b"], 1.0, reentrant=True, **OPTIONS)
 
     async def whole() -> None:
@@ -491,15 +493,15 @@ def test_a_body_on_several_locks_ends_once() -> None:
         await leases.withdraw_after(GeneratorExit())
         assert not leases.lost()
 
-    scene.do(machine, whole())
-    scene.simulator.play(scene.simulator.time + 1.0)
-    assert not any(entry.holds for entry in scene.store.table.entries.values())
+    fixture.do(machine, whole())
+    fixture.simulator.play(fixture.simulator.time + 1.0)
+    assert not any(entry.holds for entry in fixture.store.table.entries.values())
 
 
 def test_several_locks_are_checked_before_any_request() -> None:
-    scene = Scene()
-    _, service = scene.client()
-    _, rival = scene.client("two")
+    fixture = Fixture()
+    _, service = fixture.client()
+    _, rival = fixture.client("two")
     semaphore = service.semaphore("s", 2, timeout=None, **OPTIONS)
     read, write = side(service, "shared"), side(service, "exclusive")
     for wrong in ([], [semaphore, "s"], [semaphore] * 3, [side(rival, "shared")]):
@@ -510,4 +512,4 @@ def test_several_locks_are_checked_before_any_request() -> None:
     for mutexes in ([read, write], [write, read]):
         (member,) = service.lock_all(mutexes, None, reentrant=True, **OPTIONS).members
         assert member.mutex is write
-    assert scene.store.seen == []
+    assert fixture.store.seen == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Refusing, Scene, mutex_of
+from tests.core.test_service import Fixture, Refusing, mutex_of
 
 from leaselock._core.backend import Acquire, Convert, Release
 from leaselock._core.hold import State
@@ -18,106 +18,106 @@ PATIENT: dict[str, Any] = {"on_outage": "wait", "outage_timeout": 3600.0}
 
 
 def test_a_claim_that_may_have_arrived_is_released_when_the_store_answers() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.silent = (Acquire, Release)
-    handle = scene.do(machine, mutex_of(service, on_outage="unlocked").acquire(None))
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.silent = (Acquire, Release)
+    handle = fixture.do(machine, mutex_of(service, on_outage="unlocked").acquire(None))
     assert handle.hold.is_unlocked
     assert handle.state() == "not locked: the store was out of reach"
-    claim = next(seen.claim for seen in scene.store.seen if isinstance(seen, Acquire))
-    scene.store.silent = ()
-    before = len(scene.store.seen)
-    scene.begin(machine, handle.release())
-    scene.simulator.play(scene.simulator.time + 10.0)
-    released = [seen.claim.id for seen in scene.store.seen[before:] if isinstance(seen, Release)]
+    claim = next(seen.claim for seen in fixture.store.seen if isinstance(seen, Acquire))
+    fixture.store.silent = ()
+    before = len(fixture.store.seen)
+    fixture.begin(machine, handle.release())
+    fixture.simulator.play(fixture.simulator.time + 10.0)
+    released = [seen.claim.id for seen in fixture.store.seen[before:] if isinstance(seen, Release)]
     assert released == [claim.id]
 
 
 def test_a_refusal_for_another_reason_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A password that was changed during the outage, for a claim that may have arrived before."""
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.silent = (Acquire,)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.silent = (Acquire,)
     run = machine.start(mutex_of(service, **PATIENT).acquire(None))
-    scene.simulator.play(60.0)
+    fixture.simulator.play(60.0)
     assert not run.ended
 
     async def deny(*_: object, **__: object) -> None:
         raise not_applied("wrong password", "denied")
 
     monkeypatch.setattr(Refusing, "acquire", deny)
-    scene.simulator.play(70.0)
+    fixture.simulator.play(70.0)
     assert isinstance(run.error, OutcomeUnknown)
     assert "wrong password" in str(run.error)
 
 
 def test_too_few_connections_of_this_client_are_waited_for_but_no_reason_to_go_on() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.crowded = True
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.crowded = True
     waiting = machine.start(mutex_of(service, **PATIENT).acquire(None))
     patience = {"on_outage": "unlocked", "outage_timeout": 5.0}
     other = machine.start(mutex_of(service, "b", **patience).acquire(None))
-    scene.simulator.play(60.0)
+    fixture.simulator.play(60.0)
     assert not waiting.ended
     assert "all connections were busy" in str(other.error)
-    scene.store.crowded = False
-    scene.simulator.play(70.0)
+    fixture.store.crowded = False
+    fixture.simulator.play(70.0)
     assert waiting.result.hold.token > 0
 
 
 def test_a_store_whose_replies_take_longer_than_the_lease_is_waited_for() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.late = (Acquire,)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.late = (Acquire,)
 
     def short(name: str, **options: Any) -> Mutex:
         return mutex_of(service, name, lease=0.2, **options)
 
     with pytest.raises(OutcomeUnknown, match="longer than the lease"):
-        scene.do(machine, short("a").acquire(None), 30.0)
+        fixture.do(machine, short("a").acquire(None), 30.0)
     waiting = machine.start(short("b", **PATIENT).acquire(None))
-    scene.simulator.play(scene.simulator.time + 30.0)
+    fixture.simulator.play(fixture.simulator.time + 30.0)
     assert not waiting.ended
-    scene.store.late = ()
-    scene.simulator.play(scene.simulator.time + 5.0)
+    fixture.store.late = ()
+    fixture.simulator.play(fixture.simulator.time + 5.0)
     assert waiting.result.hold.token > 0
 
 
 def test_the_end_of_the_client_ends_the_wait_at_once() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.refused = (Acquire,)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.refused = (Acquire,)
     waiting = machine.start(mutex_of(service, **PATIENT).acquire(None))
     kinds: list[str] = []
     service.listen(lambda event: kinds.append(event.kind), rare=True)
-    scene.simulator.play(20.0)
+    fixture.simulator.play(20.0)
     assert kinds == ["outage"]
     closing = machine.start(service.close())
-    scene.simulator.play(20.001)
+    fixture.simulator.play(20.001)
     assert isinstance(waiting.error, ClientClosed)
-    scene.simulator.play(25.0)
+    fixture.simulator.play(25.0)
     assert closing.ended
 
 
 def test_an_unlocked_lease_is_upgraded_without_the_store() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.silent = (Acquire,)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.silent = (Acquire,)
     mutex = mutex_of(service, on_outage="unlocked", mode="update")
-    handle = scene.do(machine, mutex.acquire(None))
+    handle = fixture.do(machine, mutex.acquire(None))
     assert handle.hold.is_unlocked
-    before = len(scene.store.seen)
-    assert scene.do(machine, handle.upgrade(10.0))
-    assert not any(isinstance(seen, Convert) for seen in scene.store.seen[before:])
+    before = len(fixture.store.seen)
+    assert fixture.do(machine, handle.upgrade(10.0))
+    assert not any(isinstance(seen, Convert) for seen in fixture.store.seen[before:])
     assert handle.hold.state is State.HELD
 
 
 def test_what_the_store_said_is_reported_and_not_the_silence_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     acquire, said = Refusing.acquire, [OutcomeUnknown("the disk is full", "refused")]
 
     async def full(self: Refusing, *words: Any, **options: Any) -> Any:
@@ -126,6 +126,6 @@ def test_what_the_store_said_is_reported_and_not_the_silence_after_it(
         return await acquire(self, *words, **options)
 
     monkeypatch.setattr(Refusing, "acquire", full)
-    scene.store.silent = (Acquire,)
+    fixture.store.silent = (Acquire,)
     with pytest.raises(OutcomeUnknown, match="the disk is full"):
-        scene.do(machine, mutex_of(service).acquire(None), 30.0)
+        fixture.do(machine, mutex_of(service).acquire(None), 30.0)

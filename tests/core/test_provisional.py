@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._core.backend import Grant, Renew, SetLifetime
 from leaselock._core.effects import Sleep
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 LASTS = 2.0
 
 
-def _scene(lasts: float = LASTS) -> tuple[Scene, Machine, ClientCore]:
-    scene = Scene()
-    machine, service = scene.client()
+def _fixture(lasts: float = LASTS) -> tuple[Fixture, Machine, ClientCore]:
+    fixture = Fixture()
+    machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
     acquire = backend.acquire
 
@@ -30,11 +30,11 @@ def _scene(lasts: float = LASTS) -> tuple[Scene, Machine, ClientCore]:
         return reply._replace(lasts=lasts) if isinstance(reply, Grant) else reply
 
     backend.acquire = brief
-    return scene, machine, service
+    return fixture, machine, service
 
 
 def test_a_provisional_grant_is_valid_for_its_time_and_renewed_in_the_first_half() -> None:
-    scene, machine, service = _scene()
+    fixture, machine, service = _fixture()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=30.0).acquire(None)
@@ -43,27 +43,27 @@ def test_a_provisional_grant_is_valid_for_its_time_and_renewed_in_the_first_half
         await Sleep(machine.now() + LASTS / 2 + 0.1)
         assert handle.remaining() > 20.0
 
-    scene.do(machine, whole(), 10.0)
-    assert len([request for request in scene.store.seen if isinstance(request, Renew)]) == 1
+    fixture.do(machine, whole(), 10.0)
+    assert len([request for request in fixture.store.seen if isinstance(request, Renew)]) == 1
 
 
 def test_a_provisional_grant_without_a_renewal_is_lost_at_its_end() -> None:
-    scene, machine, service = _scene()
+    fixture, machine, service = _fixture()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=30.0).acquire(None)
         assert handle is not None
-        scene.store.silent = (Renew,)
+        fixture.store.silent = (Renew,)
         granted = machine.now()
         while not handle.lost():
             await Sleep(machine.now() + 0.01)
         assert LASTS - 0.2 < machine.now() - granted <= LASTS + 0.01
 
-    scene.do(machine, whole(), 10.0)
+    fixture.do(machine, whole(), 10.0)
 
 
 def test_a_provisional_fixed_lease_is_extended_to_its_end_only() -> None:
-    scene, machine, service = _scene()
+    fixture, machine, service = _fixture()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=10.0, renew=False).acquire(None)
@@ -75,37 +75,39 @@ def test_a_provisional_fixed_lease_is_extended_to_its_end_only() -> None:
         with pytest.raises(LeaseLost, match="is over"):
             handle.ensure()
 
-    scene.do(machine, whole(), 20.0)
-    lengths = [claim.lease for r in scene.store.seen if isinstance(r, Renew) for claim in r.claims]
+    fixture.do(machine, whole(), 20.0)
+    lengths = [
+        claim.lease for r in fixture.store.seen if isinstance(r, Renew) for claim in r.claims
+    ]
     assert len(lengths) == 1
     assert 8.0 < lengths[0] < 9.5
 
 
 def test_a_detached_provisional_grant_has_its_whole_lease() -> None:
-    scene, machine, service = _scene(lasts=20.0)  # so the renewer has nothing to do yet
+    fixture, machine, service = _fixture(lasts=20.0)  # so the renewer has nothing to do yet
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=30.0).acquire(None)
         assert handle is not None
         await handle.detach()
 
-    scene.do(machine, whole(), 5.0)
-    asked = [type(r) for r in scene.store.seen if isinstance(r, Renew | SetLifetime)]
+    fixture.do(machine, whole(), 5.0)
+    asked = [type(r) for r in fixture.store.seen if isinstance(r, Renew | SetLifetime)]
     assert [kind.__name__ for kind in asked] == ["Renew", "SetLifetime"]
 
 
 def test_the_renewer_stops_when_an_extension_replaces_a_lost_renewal() -> None:
-    scene, machine, service = _scene()
+    fixture, machine, service = _fixture()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=10.0, renew=False).acquire(None)
         assert handle is not None
-        scene.store.silent = (Renew,)
+        fixture.store.silent = (Renew,)
         await Sleep(machine.now() + LASTS / 2 + 0.01)
-        scene.store.silent = ()
+        fixture.store.silent = ()
         await handle.extend(20.0)
         await Sleep(machine.now() + 15.0)
         handle.ensure()
 
-    scene.do(machine, whole(), 18.0)
-    assert scene.simulator.steps < 100
+    fixture.do(machine, whole(), 18.0)
+    assert fixture.simulator.steps < 100

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_modes import acquired, modes_in_store, written_and_read
-from tests.core.test_service import Refusing, Scene, mutex_of
+from tests.core.test_service import Fixture, Refusing, mutex_of
 from verification.simulation.simulator import Interrupted, Machine, Run, Simulator
 
 from leaselock._core import timing
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def test_a_loss_that_the_store_reports_is_a_loss_once() -> None:
-    scene = Scene()
-    machine = Machine(scene.simulator, "one")
-    backend = Refusing(scene.store)
+    fixture = Fixture()
+    machine = Machine(fixture.simulator, "one")
+    backend = Refusing(fixture.store)
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     lost: list[object] = []
 
@@ -49,17 +49,17 @@ def test_a_loss_that_the_store_reports_is_a_loss_once() -> None:
         with pytest.raises(LeaseLost, match="its session ended"):
             handle.ensure()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_an_abandoned_client_releases_its_own_holds_and_not_those_of_its_parent(ours: bool) -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
-    handle = scene.do(machine, mutex_of(service).acquire(None))
+    handle = fixture.do(machine, mutex_of(service).acquire(None))
     registry = service.contexts[None].registry
-    other = scene.do(machine, mutex_of(service, "b").acquire(None))
+    other = fixture.do(machine, mutex_of(service, "b").acquire(None))
     registry.release_later(other.hold.claim)
     before = registry.client
     registry.abandon("why", ours)
@@ -73,8 +73,8 @@ def test_an_abandoned_client_releases_its_own_holds_and_not_those_of_its_parent(
 
 
 def test_a_renewal_whose_outcome_is_unknown_is_repeated() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
     renew, tried = backend.renew, []
 
@@ -93,13 +93,13 @@ def test_a_renewal_whose_outcome_is_unknown_is_repeated() -> None:
         assert handle.remaining() > 2.7
         await handle.release()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_renewals_that_stay_unknown_are_repeated_after_growing_pauses() -> None:
     """Such as on Redlock, while as many masters confirm as deny, and one does not answer."""
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
     tried: list[float] = []
 
@@ -113,7 +113,7 @@ def test_renewals_that_stay_unknown_are_repeated_after_growing_pauses() -> None:
         await Sleep(handle.hold.valid_until)
         assert handle.lost()
 
-    scene.do(machine, whole(), 35.0)
+    fixture.do(machine, whole(), 35.0)
     # 20 s are left after the first renewal, and the longest pauses are of some seconds.
     assert 5 < len(tried) < 100
 
@@ -124,8 +124,8 @@ def test_refused_renewals_are_few_until_the_end_of_the_lease(events: bool, lease
     """Not one after another: neither shortly before the end, nor woken by the report of a failure,
     by another hold or by a pending release. The notice of the loss is on time all the same.
     """
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     registry = service.contexts[None].registry
     backend: Any = registry.backend
     tries: list[float] = []
@@ -153,16 +153,16 @@ def test_refused_renewals_are_few_until_the_end_of_the_lease(events: bool, lease
         # One of the last tries is near the end: until then the store may be back.
         assert handle.hold.valid_until - tries[-1] < 0.05
 
-    scene.do(machine, whole(), lease + 1.0)
+    fixture.do(machine, whole(), lease + 1.0)
     assert 5 < len(tries) < 70, [round(after - before, 4) for before, after in pairwise(tries)]
     assert min(after - before for before, after in pairwise(tries)) >= timing.RENEWAL_PAUSE
 
 
 def test_a_silent_store_does_not_delay_the_report_of_a_loss() -> None:
     """Not even while the renewer waits for the answer to a release."""
-    scene = Scene()
-    machine = Machine(scene.simulator, "one")
-    backend: Any = Refusing(scene.store)
+    fixture = Fixture()
+    machine = Machine(fixture.simulator, "one")
+    backend: Any = Refusing(fixture.store)
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     registry = service.contexts[None].registry
     reported: list[float] = []
@@ -182,13 +182,13 @@ def test_a_silent_store_does_not_delay_the_report_of_a_loss() -> None:
         await Sleep(began + 3.0)
         assert reported == [pytest.approx(began, abs=0.01)]
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_a_renewal_that_finds_another_holder_loses_the_hold() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    _, operator = scene.client("operator")
+    fixture = Fixture()
+    machine, service = fixture.client()
+    _, operator = fixture.client("operator")
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=3.0).acquire(None)
@@ -200,15 +200,15 @@ def test_a_renewal_that_finds_another_holder_loses_the_hold() -> None:
         with pytest.raises(LeaseLost, match="the lock was broken by force"):
             handle.ensure()
 
-    scene.do(machine, whole())
-    assert [r for r in scene.store.seen if isinstance(r, Renew)]
+    fixture.do(machine, whole())
+    assert [r for r in fixture.store.seen if isinstance(r, Renew)]
 
 
 def test_a_refused_renewal_of_a_hold_that_is_being_released_changes_nothing() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     context = service.contexts[None]
-    handle = scene.do(machine, mutex_of(service).acquire(None))
+    handle = fixture.do(machine, mutex_of(service).acquire(None))
     handle.hold.transition("release")
     context.renewer._taken(handle.hold)
     assert handle.hold.transition("done")
@@ -216,8 +216,8 @@ def test_a_refused_renewal_of_a_hold_that_is_being_released_changes_nothing() ->
 
 
 def test_a_grant_is_valid_from_the_time_that_it_names() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
     acquire = backend.acquire
 
@@ -232,7 +232,7 @@ def test_a_grant_is_valid_from_the_time_that_it_names() -> None:
         assert 19.0 < handle.remaining() <= 20.0
 
     backend.acquire = earlier
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_a_background_process_that_runs_is_not_started_again() -> None:
@@ -264,8 +264,8 @@ def test_a_background_process_that_began_before_an_interruption_runs() -> None:
 
 
 def test_the_end_of_a_body_raises_the_loss() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     mutex = mutex_of(service)
 
     async def whole() -> None:
@@ -275,7 +275,7 @@ def test_the_end_of_a_body_raises_the_loss() -> None:
             await mutex.leave(None)
         assert not mutex.owned()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 class Interrupter:
@@ -292,8 +292,8 @@ class Interrupter:
 
 
 def test_the_body_of_a_lease_that_was_released_in_it_is_not_guarded_any_more() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     interrupters: list[Interrupter] = []
 
     def interrupter() -> Interrupter:
@@ -315,12 +315,12 @@ def test_the_body_of_a_lease_that_was_released_in_it_is_not_guarded_any_more() -
         assert interrupters[0].finished == 1
         assert handle.hold.interrupters == ()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_the_end_of_a_body_without_a_lease_is_refused_or_noted() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     mutex = mutex_of(service)
 
     async def whole() -> None:
@@ -330,7 +330,7 @@ def test_the_end_of_a_body_without_a_lease_is_refused_or_noted() -> None:
         await mutex.leave(error)
         assert "leaselock: cannot leave 'a'" in error.__notes__[0]
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 class Refused(AssertionError):
@@ -338,9 +338,9 @@ class Refused(AssertionError):
 
 
 def test_a_downgrade_that_is_refused_is_repeated_after_growing_pauses() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    write, read = scene.do(machine, written_and_read(service))
+    fixture = Fixture()
+    machine, service = fixture.client()
+    write, read = fixture.do(machine, written_and_read(service))
     backend: Any = service.contexts[None].registry.backend
     answered, tried = backend.request, []
 
@@ -351,22 +351,22 @@ def test_a_downgrade_that_is_refused_is_repeated_after_growing_pauses() -> None:
         raise NotApplied("the store refuses it at once")
 
     backend.request = refuse
-    scene.do(machine, write.release(), 10.0)
+    fixture.do(machine, write.release(), 10.0)
     pauses = [later - earlier for earlier, later in pairwise(tried)]
     # The first repetition follows the refusal at once.
     assert 10 < len(tried) < 100
     assert min(pauses[1:]) > 0.0005
     assert max(pauses) > 0.1
-    assert modes_in_store(scene) == ["exclusive"]
+    assert modes_in_store(fixture) == ["exclusive"]
     backend.request = answered
-    scene.simulator.play(scene.simulator.time + 2.0)
-    assert modes_in_store(scene) == ["shared"]
+    fixture.simulator.play(fixture.simulator.time + 2.0)
+    assert modes_in_store(fixture) == ["shared"]
     read.ensure()
 
 
 def test_a_slow_listener_delays_no_renewal() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     heard: list[Any] = []
 
     async def slow(event: Any) -> None:
@@ -381,17 +381,17 @@ def test_a_slow_listener_delays_no_renewal() -> None:
         await handle.release()
 
     service.listen(slow)
-    scene.do(machine, whole(), 20.0)
+    fixture.do(machine, whole(), 20.0)
     # All renewals are reported, in their order, with what was left of the lease before each.
-    renewals = [request for request in scene.store.seen if isinstance(request, Renew)]
+    renewals = [request for request in fixture.store.seen if isinstance(request, Renew)]
     assert len(renewals) > len(heard) > 10
     assert all(0.5 < event.seconds < 0.8 for event in heard)
     assert [event.at for event in heard] == sorted(event.at for event in heard)
 
 
 def test_a_listener_that_ends_its_process_ends_neither_renewals_nor_reports() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     heard: list[tuple[str, float]] = []
 
     async def ends(event: Any) -> None:
@@ -411,7 +411,7 @@ def test_a_listener_that_ends_its_process_ends_neither_renewals_nor_reports() ->
 
     service.listen(ends)
     service.listen(hears)
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
     times = [at for _, at in heard[::2]]
     assert len(times) > 5
     assert heard == [(who, at) for at in times for who in ("one", "other")]
@@ -443,14 +443,14 @@ class Full(Simulator):
             self.after(0.0, resume)
 
 
-class FullScene(Scene):
+class FullFixture(Fixture):
     simulator_type: type[Simulator] = Full
     simulator: Full
 
 
 def test_the_renewer_survives_that_no_callback_can_be_started() -> None:
-    scene = FullScene()
-    machine, service = scene.client()
+    fixture = FullFixture()
+    machine, service = fixture.client()
     called: list[object] = []
     heard: list[Any] = []
 
@@ -458,41 +458,41 @@ def test_the_renewer_survives_that_no_callback_can_be_started() -> None:
         kept = acquired(await mutex_of(service, "a", lease=1.0).acquire(None))
         ends = acquired(await mutex_of(service, "b", lease=0.5, renew=False).acquire(None))
         ends.on_lost(called.append, ends, lambda handle: handle)
-        scene.simulator.full = True
+        fixture.simulator.full = True
         await Sleep(machine.now() + 5.0)
         kept.ensure()
         assert ends.lost()
         assert called == []
-        assert [str(error) for error in scene.simulator.reported] == ["can't start new thread"]
-        scene.simulator.full = False
+        assert [str(error) for error in fixture.simulator.reported] == ["can't start new thread"]
+        fixture.simulator.full = False
         await Sleep(machine.now() + 1.1)
         assert called == [ends]
         await kept.release()
 
     service.listen(heard.append)
-    scene.do(machine, whole(), 10.0)
+    fixture.do(machine, whole(), 10.0)
     kinds = [event.kind for event in heard]
     assert kinds.count("lost") == 1
     assert kinds.count("renewed") > 10
 
 
 def test_listeners_of_rare_events_hear_of_late_renewals_only() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     heard: list[Any] = []
 
     async def whole() -> None:
         handle = acquired(await mutex_of(service, lease=3.0).acquire(None))
         await Sleep(machine.now() + 2.5)
         assert heard == []
-        scene.store.silent = (Renew,)
+        fixture.store.silent = (Renew,)
         await Sleep(machine.now() + 2.0)
-        scene.store.silent = ()
+        fixture.store.silent = ()
         await Sleep(machine.now() + 1.0)
         await handle.release()
 
     service.listen(heard.append, rare=True)
-    scene.do(machine, whole(), 10.0)
+    fixture.do(machine, whole(), 10.0)
     kinds = [event.kind for event in heard]
     assert kinds == ["renewal_failed"] * (len(heard) - 1) + ["renewed"]
     assert heard[-1].seconds < heard[-1].lease * LATE

@@ -113,7 +113,7 @@ class Indexed(Refusing):
         return super().request(request, until)
 
 
-class Scene:
+class Fixture:
     """A simulator with some machines."""
 
     simulator_type: type[Simulator] = Simulator
@@ -157,185 +157,185 @@ def mutex_of(service: ClientCore, name: str = "a", **terms: Any) -> Mutex:
 
 
 def test_a_request_with_a_lost_reply_is_repeated() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.lost_replies = 1
-    handle = scene.do(machine, mutex_of(service).acquire(None))
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.lost_replies = 1
+    handle = fixture.do(machine, mutex_of(service).acquire(None))
     assert handle.hold.uncertain
-    claim = scene.store.seen[0].claim
-    assert [r.claim for r in scene.store.seen if isinstance(r, Acquire)] == [claim, claim]
+    claim = fixture.store.seen[0].claim
+    assert [r.claim for r in fixture.store.seen if isinstance(r, Acquire)] == [claim, claim]
 
 
 def test_a_silent_store_means_an_unknown_outcome_and_leaves_nothing() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.silent = (Acquire,)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.silent = (Acquire,)
     with pytest.raises(OutcomeUnknown):
-        scene.do(machine, mutex_of(service).acquire(None))
-    assert isinstance(scene.store.seen[-1], Release)
-    assert scene.store.seen[-1].tombstone
+        fixture.do(machine, mutex_of(service).acquire(None))
+    assert isinstance(fixture.store.seen[-1], Release)
+    assert fixture.store.seen[-1].tombstone
     assert not service.contexts[None].registry.pending_releases
 
 
 def test_an_acquire_goes_on_after_a_freeze_that_its_reply_did_not_survive() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.lost_replies = 1
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.lost_replies = 1
     run = machine.start(mutex_of(service).acquire(None))
-    scene.simulator.after(0.1, lambda: machine.freeze(10.0))
-    scene.simulator.play(scene.simulator.time + 15.0)
+    fixture.simulator.after(0.1, lambda: machine.freeze(10.0))
+    fixture.simulator.play(fixture.simulator.time + 15.0)
     assert run.result is not None
-    assert sum(isinstance(request, Acquire) for request in scene.store.seen) == 2
+    assert sum(isinstance(request, Acquire) for request in fixture.store.seen) == 2
 
 
 def test_a_freeze_gives_a_silent_store_one_more_request_and_no_other() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.silent = (Acquire,)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.silent = (Acquire,)
     run = machine.start(mutex_of(service).acquire(None))
-    scene.simulator.after(0.1, lambda: machine.freeze(10.0))
-    scene.simulator.play(scene.simulator.time + 15.0)
+    fixture.simulator.after(0.1, lambda: machine.freeze(10.0))
+    fixture.simulator.play(fixture.simulator.time + 15.0)
     assert isinstance(run.error, OutcomeUnknown)
 
 
 def test_an_unreachable_store_means_not_applied_and_no_pending_release() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.refused = (Acquire,)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.refused = (Acquire,)
     with pytest.raises(NotApplied):
-        scene.do(machine, mutex_of(service).acquire(None))
+        fixture.do(machine, mutex_of(service).acquire(None))
     assert not service.contexts[None].registry.pending_releases
-    assert scene.store.seen == []
+    assert fixture.store.seen == []
 
 
 def test_a_client_waits_for_a_connection_until_its_timeout() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.crowded = True
-    run = scene.begin(machine, mutex_of(service).try_acquire(0.9))
-    scene.simulator.play(scene.simulator.time + 0.2)
-    scene.store.crowded = False
-    scene.simulator.play(scene.simulator.time + 0.2)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.crowded = True
+    run = fixture.begin(machine, mutex_of(service).try_acquire(0.9))
+    fixture.simulator.play(fixture.simulator.time + 0.2)
+    fixture.store.crowded = False
+    fixture.simulator.play(fixture.simulator.time + 0.2)
     assert run.ended
     assert run.result is not None
-    scene.store.crowded = True
+    fixture.store.crowded = True
     with pytest.raises(NotApplied, match="all connections were busy"):
-        scene.do(machine, mutex_of(service, "b").try_acquire(0.9))
+        fixture.do(machine, mutex_of(service, "b").try_acquire(0.9))
     assert not service.contexts[None].registry.pending_releases
 
 
 def test_a_waiter_tolerates_busy_connections_for_one_lease() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.crowded = True
-    run = scene.begin(machine, mutex_of(service).acquire(None))
-    scene.simulator.play(scene.simulator.time + 2 * service.contexts[None].registry.op_timeout)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.crowded = True
+    run = fixture.begin(machine, mutex_of(service).acquire(None))
+    fixture.simulator.play(fixture.simulator.time + 2 * service.contexts[None].registry.op_timeout)
     assert not run.ended
-    scene.store.crowded = False
-    scene.simulator.play(scene.simulator.time + 2.0)
+    fixture.store.crowded = False
+    fixture.simulator.play(fixture.simulator.time + 2.0)
     assert run.result is not None
 
 
 def test_a_refusal_does_not_resolve_an_earlier_request_without_a_reply() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.lost_replies = 1
-    run = scene.begin(machine, mutex_of(service).acquire(None))
-    scene.store.refused = (Acquire, Release)
-    scene.simulator.play(scene.simulator.time + 2.0)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.lost_replies = 1
+    run = fixture.begin(machine, mutex_of(service).acquire(None))
+    fixture.store.refused = (Acquire, Release)
+    fixture.simulator.play(fixture.simulator.time + 2.0)
     assert isinstance(run.error, OutcomeUnknown)
     assert service.contexts[None].registry.pending_releases
-    scene.store.refused = ()
-    scene.simulator.play(scene.simulator.time + 3.0)
-    assert not scene.store.table.entries["a"].holds
+    fixture.store.refused = ()
+    fixture.simulator.play(fixture.simulator.time + 3.0)
+    assert not fixture.store.table.entries["a"].holds
 
 
 def test_a_release_refused_after_a_lost_reply_loses_the_lease_and_is_repeated() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     mutex = mutex_of(service)
 
     async def whole() -> None:
         await mutex.acquire(None)
-        scene.store.silent = (Release,)
+        fixture.store.silent = (Release,)
         await mutex.release()
 
-    run = scene.begin(machine, whole())
-    scene.store.refused = (Release,)
-    scene.simulator.play(scene.simulator.time + 2.0)
+    run = fixture.begin(machine, whole())
+    fixture.store.refused = (Release,)
+    fixture.simulator.play(fixture.simulator.time + 2.0)
     assert isinstance(run.error, LeaseLost)
     assert isinstance(run.error.__cause__, OutcomeUnknown)
-    scene.store.silent = scene.store.refused = ()
-    scene.simulator.play(scene.simulator.time + 3.0)
-    assert not scene.store.table.entries["a"].holds
+    fixture.store.silent = fixture.store.refused = ()
+    fixture.simulator.play(fixture.simulator.time + 3.0)
+    assert not fixture.store.table.entries["a"].holds
 
 
 def test_a_refused_release_is_repeated_later() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     mutex = mutex_of(service)
 
     async def whole() -> None:
         await mutex.acquire(None)
-        scene.store.refused = (Release,)
+        fixture.store.refused = (Release,)
         await mutex.release()
 
     with pytest.raises(LeaseLost) as raised:
-        scene.do(machine, whole())
+        fixture.do(machine, whole())
     assert isinstance(raised.value.__cause__, NotApplied)
-    scene.store.refused = ()
-    scene.simulator.play(scene.simulator.time + 3.0)
-    assert not scene.store.table.entries["a"].holds
+    fixture.store.refused = ()
+    fixture.simulator.play(fixture.simulator.time + 3.0)
+    assert not fixture.store.table.entries["a"].holds
 
 
 def test_a_grant_that_is_always_late_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     monkeypatch.setattr(Simulator, "delay", lambda simulator, faults: 0.1)
     with pytest.raises(OutcomeUnknown, match="take longer than the lease"):
-        scene.do(machine, mutex_of(service, lease=0.05).acquire(None), 60.0)
-    scene.simulator.play(scene.simulator.time + 10.0)
-    assert not scene.store.table.entries["a"].holds
+        fixture.do(machine, mutex_of(service, lease=0.05).acquire(None), 60.0)
+    fixture.simulator.play(fixture.simulator.time + 10.0)
+    assert not fixture.store.table.entries["a"].holds
 
 
 def test_a_waiter_that_cannot_release_its_claim_releases_it_later() -> None:
-    scene = Scene()
-    one, first = scene.client("one")
-    two, second = scene.client("two")
-    scene.do(one, mutex_of(first).acquire(None))
-    run = scene.begin(two, mutex_of(second).try_acquire(1.0))
-    scene.store.silent = (Release,)
-    scene.simulator.play(scene.simulator.time + 3.0)
+    fixture = Fixture()
+    one, first = fixture.client("one")
+    two, second = fixture.client("two")
+    fixture.do(one, mutex_of(first).acquire(None))
+    run = fixture.begin(two, mutex_of(second).try_acquire(1.0))
+    fixture.store.silent = (Release,)
+    fixture.simulator.play(fixture.simulator.time + 3.0)
     assert run.ended
     assert run.result is None
-    scene.store.silent = ()
-    scene.simulator.play(scene.simulator.time + 3.0)
-    assert not scene.store.table.entries["a"].queue
+    fixture.store.silent = ()
+    fixture.simulator.play(fixture.simulator.time + 3.0)
+    assert not fixture.store.table.entries["a"].queue
 
 
 def test_a_try_on_a_busy_lock_sends_one_request_and_leaves_nothing() -> None:
-    scene = Scene()
-    one, first = scene.client("one")
-    two, second = scene.client("two")
-    scene.do(one, mutex_of(first).acquire(None))
-    before = len(scene.store.seen)
-    assert scene.do(two, mutex_of(second).try_acquire(), 1.0) is None
-    assert [type(request) for request in scene.store.seen[before:]] == [Acquire]
+    fixture = Fixture()
+    one, first = fixture.client("one")
+    two, second = fixture.client("two")
+    fixture.do(one, mutex_of(first).acquire(None))
+    before = len(fixture.store.seen)
+    assert fixture.do(two, mutex_of(second).try_acquire(), 1.0) is None
+    assert [type(request) for request in fixture.store.seen[before:]] == [Acquire]
 
 
 def test_an_uncertain_try_is_released_with_a_tombstone() -> None:
-    scene = Scene()
-    one, first = scene.client("one")
-    two, second = scene.client("two")
-    scene.do(one, mutex_of(first).acquire(None))
-    scene.store.lost_replies = 1
-    assert scene.do(two, mutex_of(second).try_acquire(), 3.0) is None
-    assert any(isinstance(r, Release) and r.tombstone for r in scene.store.seen)
+    fixture = Fixture()
+    one, first = fixture.client("one")
+    two, second = fixture.client("two")
+    fixture.do(one, mutex_of(first).acquire(None))
+    fixture.store.lost_replies = 1
+    assert fixture.do(two, mutex_of(second).try_acquire(), 3.0) is None
+    assert any(isinstance(r, Release) and r.tombstone for r in fixture.store.seen)
 
 
 def test_a_nested_acquire_never_suspends() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     mutex = mutex_of(service, lease=5.0)
     longer = mutex_of(service, lease=60.0)
 
@@ -359,38 +359,38 @@ def test_a_nested_acquire_never_suspends() -> None:
         with pytest.raises(NotHeld, match="does not hold"):
             await mutex.release()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_a_release_without_a_reply_is_repeated_then_left_to_the_renewer() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     mutex = mutex_of(service)
 
     async def lose_one_reply() -> None:
         await mutex.acquire(None)
-        scene.store.lost_replies = 1
+        fixture.store.lost_replies = 1
         await mutex.release()
 
-    scene.do(machine, lose_one_reply())
+    fixture.do(machine, lose_one_reply())
 
     async def silence() -> None:
         await mutex.acquire(None)
-        scene.store.silent = (Release,)
+        fixture.store.silent = (Release,)
         await mutex.release()
 
     with pytest.raises(LeaseLost) as raised:
-        scene.do(machine, silence())
+        fixture.do(machine, silence())
     assert isinstance(raised.value.__cause__, OutcomeUnknown)
     assert service.contexts[None].registry.pending_releases
-    scene.store.silent = ()
-    scene.simulator.play(scene.simulator.time + 3.0)
-    assert not scene.store.table.entries["a"].holds
+    fixture.store.silent = ()
+    fixture.simulator.play(fixture.simulator.time + 3.0)
+    assert not fixture.store.table.entries["a"].holds
 
 
-def broken_by(scene: Scene, then: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
-    machine, service = scene.client("victim")
-    _, operator = scene.client("operator")
+def broken_by(fixture: Fixture, then: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
+    machine, service = fixture.client("victim")
+    _, operator = fixture.client("operator")
     mutex = mutex_of(service)
 
     async def whole() -> None:
@@ -400,19 +400,19 @@ def broken_by(scene: Scene, then: Callable[[Any], Coroutine[Any, Any, object]]) 
         await then(handle)
 
     with pytest.raises(LeaseLost, match=r"broken|no longer"):
-        scene.do(machine, whole())
+        fixture.do(machine, whole())
 
 
 def test_each_operation_on_a_broken_lock_reports_the_loss() -> None:
-    broken_by(Scene(), lambda handle: handle.extend(40.0))
-    broken_by(Scene(), lambda handle: handle.detach())
-    broken_by(Scene(), lambda handle: handle.make_inheritable())
-    broken_by(Scene(), lambda handle: handle.release())
+    broken_by(Fixture(), lambda handle: handle.extend(40.0))
+    broken_by(Fixture(), lambda handle: handle.detach())
+    broken_by(Fixture(), lambda handle: handle.make_inheritable())
+    broken_by(Fixture(), lambda handle: handle.release())
 
 
 def test_a_callback_is_called_for_a_loss_before_or_after_its_registration() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     called: list[object] = []
 
     class Lease:
@@ -432,12 +432,12 @@ def test_a_callback_is_called_for_a_loss_before_or_after_its_registration() -> N
         with pytest.raises(LeaseLost, match="fixed lease"):
             await handle.release()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_an_inheritable_lease_needs_a_store_that_notices_deaths() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     service.contexts[None].registry.backend.capabilities = CAPABILITIES._replace(inheritable=False)
 
     async def whole() -> None:
@@ -445,13 +445,13 @@ def test_an_inheritable_lease_needs_a_store_that_notices_deaths() -> None:
         assert handle is not None
         assert await handle.make_inheritable() == ()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_a_detached_lease_is_adopted_by_its_token_and_survives_its_client() -> None:
-    scene = Scene()
-    one, first = scene.client("one")
-    two, second = scene.client("two")
+    fixture = Fixture()
+    one, first = fixture.client("one")
+    two, second = fixture.client("two")
 
     async def detach() -> int:
         handle = await mutex_of(first).acquire(None)
@@ -461,49 +461,49 @@ def test_a_detached_lease_is_adopted_by_its_token_and_survives_its_client() -> N
         await first.close()
         return handle.hold.token
 
-    token = scene.do(one, detach())
+    token = fixture.do(one, detach())
     with pytest.raises(NotHeld, match="has the token"):
-        scene.do(two, second.adopt("a", token + 1))
+        fixture.do(two, second.adopt("a", token + 1))
 
     async def adopt() -> None:
         handle = await second.adopt("a", token)
         await handle.extend(50.0)
         await second.close()
 
-    scene.do(two, adopt())
-    assert scene.store.table.entries["a"].holds
+    fixture.do(two, adopt())
+    assert fixture.store.table.entries["a"].holds
     with pytest.raises(ClientClosed):
-        scene.do(two, second.locks("*", walk=False))
+        fixture.do(two, second.locks("*", walk=False))
 
 
 def test_a_closing_client_releases_until_its_timeout() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
 
     async def whole() -> None:
         handle = await mutex_of(service).acquire(None)
-        scene.store.silent = (Release,)
+        fixture.store.silent = (Release,)
         await service.close()
         assert handle is not None
         with pytest.raises(LeaseLost, match="closed"):
             await handle.release()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
     assert service.contexts[None].registry.pending_releases
 
 
 def test_break_lock_with_the_token_of_another_grant_changes_nothing() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.do(machine, mutex_of(service).acquire(None))
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.do(machine, mutex_of(service).acquire(None))
     with pytest.raises(NotHeld, match="was not broken"):
-        scene.do(machine, service.break_lock("a", 1))
-    assert scene.do(machine, service.break_lock("zzz", None)) is None
+        fixture.do(machine, service.break_lock("a", 1))
+    assert fixture.do(machine, service.break_lock("zzz", None)) is None
 
 
 def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     mutex = mutex_of(service, lease=1.0, renew=False)
 
     class Interrupter:
@@ -534,12 +534,12 @@ def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
         await mutex.leave(error)
         assert "leaselock:" in error.__notes__[0]
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_a_lock_that_is_not_reentrant_raises_already_held() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     mutex = mutex_of(service, reentrant=False)
 
     async def whole() -> None:
@@ -547,7 +547,7 @@ def test_a_lock_that_is_not_reentrant_raises_already_held() -> None:
         await mutex.acquire(0.0)
 
     with pytest.raises(LeaselockError, match="reentrant=False"):
-        scene.do(machine, whole())
+        fixture.do(machine, whole())
 
 
 def test_the_table_refuses_unknown_requests() -> None:
@@ -576,14 +576,14 @@ def test_any_metadata_of_others_is_shown() -> None:
 
 
 def test_the_error_of_a_timeout_has_the_holder_and_the_number_of_waiters() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    other, its = scene.client("two")
-    scene.do(other, mutex_of(its).acquire(None))
-    held = next(iter(scene.store.table.entries["a"].holds.values()), None)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, its = fixture.client("two")
+    fixture.do(other, mutex_of(its).acquire(None))
+    held = next(iter(fixture.store.table.entries["a"].holds.values()), None)
     assert held is not None
     with pytest.raises(AcquireTimeout) as caught:
-        scene.do(machine, mutex_of(service, timeout=2.5).enter())
+        fixture.do(machine, mutex_of(service, timeout=2.5).enter())
     error = caught.value
     assert error.holder is not None
     assert (error.name, error.timeout, error.holder.token) == ("a", 2.5, held.token)
@@ -597,8 +597,8 @@ def test_the_error_of_a_timeout_has_the_holder_and_the_number_of_waiters() -> No
 
 
 def test_the_error_of_a_timeout_without_a_known_holder() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
 
     async def busy(claim: Claim, *, wait: bool, until: float) -> Busy:
@@ -606,22 +606,22 @@ def test_the_error_of_a_timeout_without_a_known_holder() -> None:
 
     backend.acquire = busy
     with pytest.raises(AcquireTimeout, match=r"could not acquire 'a' within 0 s$"):
-        scene.do(machine, mutex_of(service, timeout=0.0).enter())
+        fixture.do(machine, mutex_of(service, timeout=0.0).enter())
 
 
 def test_the_simulated_driver_calls_callbacks_and_refuses_what_is_no_effect() -> None:
-    scene = Scene()
-    machine, _ = scene.client()
+    fixture = Fixture()
+    machine, _ = fixture.client()
     called: list[object] = []
 
     async def whole() -> None:
         await CallUser(called.append, "x")
         await Call("store", Inspect("a", "*"), machine.now() + 1.0)
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
     assert called == ["x"]
     with pytest.raises(TypeError, match="not an effect"):
-        scene.do(machine, strange())
+        fixture.do(machine, strange())
 
 
 async def strange() -> None:
@@ -633,101 +633,101 @@ async def strange() -> None:
 
 
 def test_an_inspection_is_repeated_until_its_reply() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.lost_replies = 1
-    assert scene.do(machine, mutex_of(service).holder()) is None
-    assert [type(request) for request in scene.store.seen] == [Inspect, Inspect]
-    scene.store.silent = (Inspect,)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.lost_replies = 1
+    assert fixture.do(machine, mutex_of(service).holder()) is None
+    assert [type(request) for request in fixture.store.seen] == [Inspect, Inspect]
+    fixture.store.silent = (Inspect,)
     with pytest.raises(OutcomeUnknown):
-        scene.do(machine, mutex_of(service).holder())
+        fixture.do(machine, mutex_of(service).holder())
 
 
 @pytest.mark.parametrize("local", [False, True])
 def test_a_walk_lists_what_is_in_no_index(local: bool) -> None:
-    scene = Scene()
-    scene.backend_type = Indexed
-    machine, service = scene.client()
+    fixture = Fixture()
+    fixture.backend_type = Indexed
+    machine, service = fixture.client()
     terms: dict[str, Any] = {"local_handoffs": 1} if local else {}
-    handle = scene.do(machine, mutex_of(service, **terms).acquire(None))
+    handle = fixture.do(machine, mutex_of(service, **terms).acquire(None))
     assert service.indexed
-    assert scene.do(machine, service.locks("*", walk=False)) == []
-    (info,) = scene.do(machine, service.locks("*", walk=True))
+    assert fixture.do(machine, service.locks("*", walk=False)) == []
+    (info,) = fixture.do(machine, service.locks("*", walk=True))
     assert info.name == "a"
-    scene.do(machine, handle.release())
+    fixture.do(machine, handle.release())
 
 
 def test_a_store_without_an_index_lists_all_locks() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.do(machine, mutex_of(service).acquire(None))
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.do(machine, mutex_of(service).acquire(None))
     assert not service.indexed
     for walk in (False, True):
-        assert len(scene.do(machine, service.locks("*", walk))) == 1
-    assert [type(request) for request in scene.store.seen][-2:] == [Inspect, Inspect]
+        assert len(fixture.do(machine, service.locks("*", walk))) == 1
+    assert [type(request) for request in fixture.store.seen][-2:] == [Inspect, Inspect]
 
 
 def test_a_waiter_tolerates_an_unreachable_store() -> None:
-    scene = Scene()
-    one, first = scene.client("one")
-    two, second = scene.client("two")
-    handle = scene.do(one, mutex_of(first).acquire(None))
-    waiting = scene.begin(two, mutex_of(second).acquire(None))
-    scene.store.refused = (Acquire,)
-    scene.simulator.play(scene.simulator.time + 20.0)
+    fixture = Fixture()
+    one, first = fixture.client("one")
+    two, second = fixture.client("two")
+    handle = fixture.do(one, mutex_of(first).acquire(None))
+    waiting = fixture.begin(two, mutex_of(second).acquire(None))
+    fixture.store.refused = (Acquire,)
+    fixture.simulator.play(fixture.simulator.time + 20.0)
     assert not waiting.ended
-    scene.store.refused = ()
-    scene.do(one, handle.release())
+    fixture.store.refused = ()
+    fixture.do(one, handle.release())
     assert waiting.result is not None
 
 
 def test_a_waiter_tolerates_an_unreachable_store_for_one_lease_only() -> None:
-    scene = Scene()
-    one, first = scene.client("one")
-    two, second = scene.client("two")
-    scene.do(one, mutex_of(first).acquire(None))
-    waiting = scene.begin(two, mutex_of(second, lease=10.0).acquire(None))
-    scene.store.refused = (Acquire,)
-    scene.simulator.play(scene.simulator.time + 25.0)
+    fixture = Fixture()
+    one, first = fixture.client("one")
+    two, second = fixture.client("two")
+    fixture.do(one, mutex_of(first).acquire(None))
+    waiting = fixture.begin(two, mutex_of(second, lease=10.0).acquire(None))
+    fixture.store.refused = (Acquire,)
+    fixture.simulator.play(fixture.simulator.time + 25.0)
     assert isinstance(waiting.error, OutcomeUnknown)
 
 
 def test_a_client_can_be_closed_while_its_waiter_tolerates_an_outage() -> None:
-    scene = Scene()
-    one, first = scene.client("one")
-    two, second = scene.client("two")
-    scene.do(one, mutex_of(first).acquire(None))
-    waiting = scene.begin(two, mutex_of(second).acquire(None))
-    scene.store.refused = (Acquire,)
-    scene.simulator.play(scene.simulator.time + 8.0)
-    scene.do(two, second.close())
+    fixture = Fixture()
+    one, first = fixture.client("one")
+    two, second = fixture.client("two")
+    fixture.do(one, mutex_of(first).acquire(None))
+    waiting = fixture.begin(two, mutex_of(second).acquire(None))
+    fixture.store.refused = (Acquire,)
+    fixture.simulator.play(fixture.simulator.time + 8.0)
+    fixture.do(two, second.close())
     assert isinstance(waiting.error, ClientClosed)
 
 
 def test_an_unreachable_store_is_a_finding() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    scene.store.silent = (Doctor,)
-    (finding,) = scene.do(machine, service.doctor())
+    fixture = Fixture()
+    machine, service = fixture.client()
+    fixture.store.silent = (Doctor,)
+    (finding,) = fixture.do(machine, service.doctor())
     assert finding.level == "fail"
 
 
 def test_closing_repeats_a_failed_release() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    handle = scene.do(machine, mutex_of(service).acquire(None))
-    scene.store.refused = (Release,)
-    closing = scene.begin(machine, service.close())
-    scene.store.refused = ()
-    scene.simulator.play(scene.simulator.time + 3.0)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    handle = fixture.do(machine, mutex_of(service).acquire(None))
+    fixture.store.refused = (Release,)
+    closing = fixture.begin(machine, service.close())
+    fixture.store.refused = ()
+    fixture.simulator.play(fixture.simulator.time + 3.0)
     assert closing.ended
     assert handle.lost()
-    assert not scene.store.table.entries["a"].holds
+    assert not fixture.store.table.entries["a"].holds
 
 
 def test_a_dropped_nested_body_keeps_the_lock_of_the_outer_one() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     mutex = mutex_of(service)
 
     async def whole() -> int:
@@ -738,12 +738,12 @@ def test_a_dropped_nested_body_keeps_the_lock_of_the_outer_one() -> None:
         outer.ensure()
         return outer.hold.depth
 
-    assert scene.do(machine, whole()) == 1
+    assert fixture.do(machine, whole()) == 1
 
 
 def test_a_body_whose_lease_was_released_in_it_leaves_nothing() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     mutex = mutex_of(service)
 
     async def whole() -> None:
@@ -753,7 +753,7 @@ def test_a_body_whose_lease_was_released_in_it_leaves_nothing() -> None:
             await mutex.leave(None, "outer")
         assert not mutex.leases
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_a_client_that_does_not_wait_has_no_predecessor() -> None:
@@ -762,34 +762,34 @@ def test_a_client_that_does_not_wait_has_no_predecessor() -> None:
 
 
 def test_closing_waits_for_a_request_that_is_about_to_be_sent() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     acquiring = mutex_of(service).acquire(None)
     machine.current = Owner("user")
     spawn: Any = acquiring.send(None)  # the renewer is being started
     assert isinstance(spawn, Spawn)
-    closing = scene.begin(machine, service.close())
+    closing = fixture.begin(machine, service.close())
     assert not closing.ended
     with pytest.raises(ClientClosed):
         _ = acquiring.send(None)
     spawn.operation.close()
-    scene.simulator.play(scene.simulator.time + 0.1)
+    fixture.simulator.play(fixture.simulator.time + 0.1)
     assert closing.ended
-    assert not [request for request in scene.store.seen if isinstance(request, Acquire)]
+    assert not [request for request in fixture.store.seen if isinstance(request, Acquire)]
 
 
-def service_of_two(scene: Scene) -> tuple[Machine, ClientCore]:
+def service_of_two(fixture: Fixture) -> tuple[Machine, ClientCore]:
     """Two protocols on one store, whose locks are visible to each other."""
-    machine = Machine(scene.simulator, "one")
+    machine = Machine(fixture.simulator, "one")
     return machine, ClientCore(
-        machine, lambda protocol: Refusing(scene.store), label=None, op_timeout=1.0
+        machine, lambda protocol: Refusing(fixture.store), label=None, op_timeout=1.0
     )
 
 
 def test_a_lock_of_another_protocol_does_not_nest() -> None:
     """If the protocols did not see each other, both would grant the lock."""
-    scene = Scene()
-    machine, service = service_of_two(scene)
+    fixture = Fixture()
+    machine, service = service_of_two(fixture)
     ways = [mutex_of(service, protocol=protocol) for protocol in ("lease", "row")]
 
     async def whole() -> None:
@@ -802,13 +802,13 @@ def test_a_lock_of_another_protocol_does_not_nest() -> None:
         assert [way.owned() for way in ways] == [False, True]
         await other.release()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_two_concurrent_threads_share_one_context() -> None:
     """A second context would not be closed, and a forked child would not reset it."""
-    scene = Scene()
-    machine = Machine(scene.simulator, "one")
+    fixture = Fixture()
+    machine = Machine(fixture.simulator, "one")
 
     others: list[Any] = []
 
@@ -816,7 +816,7 @@ def test_two_concurrent_threads_share_one_context() -> None:
         if protocol == "row" and not others:
             others.append(None)
             others[0] = service.context("row")  # another thread, during this call
-        return Refusing(scene.store)
+        return Refusing(fixture.store)
 
     service = ClientCore(machine, backend, label=None, op_timeout=1.0)
     assert service.context("row") is others[0]
@@ -824,17 +824,17 @@ def test_two_concurrent_threads_share_one_context() -> None:
 
 
 def test_a_closed_client_acquires_no_lock_of_another_protocol() -> None:
-    scene = Scene()
-    machine, service = service_of_two(scene)
-    scene.do(machine, service.close())
+    fixture = Fixture()
+    machine, service = service_of_two(fixture)
+    fixture.do(machine, service.close())
     with pytest.raises(ClientClosed):
-        scene.do(machine, mutex_of(service, protocol="row").acquire(None))
-    assert scene.store.seen == []
+        fixture.do(machine, mutex_of(service, protocol="row").acquire(None))
+    assert fixture.store.seen == []
 
 
 def test_an_extension_with_an_unknown_outcome_raises_outcome_unknown() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
 
     async def unknown(claims: list[Claim], until: float) -> list[bool | None]:
@@ -848,22 +848,22 @@ def test_an_extension_with_an_unknown_outcome_raises_outcome_unknown() -> None:
             await handle.extend(60.0)
         await handle.release()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_the_lock_of_a_stopped_holder_passes_on_when_its_lease_ends() -> None:
     """To one that was not the first waiter when that holder was granted the lock."""
-    scene = Scene()
-    one, first = scene.client("one")
-    two, second = scene.client("two")
-    three, third = scene.client("three")
-    held = scene.do(one, mutex_of(first).acquire(None))
-    holder = scene.begin(two, mutex_of(second, lease=1.5).acquire(None))
-    waiter = scene.begin(three, mutex_of(third).acquire(None))
-    scene.begin(one, held.release())
+    fixture = Fixture()
+    one, first = fixture.client("one")
+    two, second = fixture.client("two")
+    three, third = fixture.client("three")
+    held = fixture.do(one, mutex_of(first).acquire(None))
+    holder = fixture.begin(two, mutex_of(second, lease=1.5).acquire(None))
+    waiter = fixture.begin(three, mutex_of(third).acquire(None))
+    fixture.begin(one, held.release())
     assert holder.ended
     two.freeze(600.0)
-    scene.simulator.play(scene.simulator.time + 1.5)
+    fixture.simulator.play(fixture.simulator.time + 1.5)
     assert waiter.ended
 
 
@@ -871,7 +871,7 @@ def test_the_lock_of_a_stopped_holder_passes_on_when_its_lease_ends() -> None:
 
 
 def test_min_hold_needs_a_store_that_has_it() -> None:
-    _, service = Scene().client()
+    _, service = Fixture().client()
     registry = service.context(None).registry
     registry.backend.capabilities = registry.backend.capabilities._replace(min_hold=False)
     with pytest.raises(ValueError, match="min_hold= needs a store"):
@@ -879,7 +879,7 @@ def test_min_hold_needs_a_store_that_has_it() -> None:
 
 
 def test_a_holder_without_a_known_start_is_named() -> None:
-    _, service = Scene().client()
+    _, service = Fixture().client()
     java = '{"host": "java", "pid": 0, "thread": ""}'
     held = HoldRecord("other", "", "either", 0, 0.0, java, 0.0)
     error = mutex_of(service).timed_out(Busy(held, 1.0, (), holds=2), 2.0)
@@ -888,9 +888,9 @@ def test_a_holder_without_a_known_start_is_named() -> None:
 
 
 def test_the_place_of_an_acquire_is_kept_where_it_is_recorded() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     machine.records_call_sites = lambda: True  # type: ignore[method-assign]
     machine.call_site = lambda: "the user's line"  # type: ignore[method-assign]
-    handle = scene.do(machine, mutex_of(service).acquire(None))
+    handle = fixture.do(machine, mutex_of(service).acquire(None))
     assert handle.hold.call_site == "the user's line"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core.backend import Acquire, Release, Renew
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 SESSION = 4.0
 
 
-def _scene() -> tuple[Scene, Machine, ClientCore]:
-    scene = Scene()
-    machine, service = scene.client()
+def _fixture() -> tuple[Fixture, Machine, ClientCore]:
+    fixture = Fixture()
+    machine, service = fixture.client()
     service.contexts[None].registry.backend.capabilities = CAPABILITIES._replace(
         session_timeout=SESSION
     )
-    return scene, machine, service
+    return fixture, machine, service
 
 
 def test_a_long_lease_is_valid_for_half_a_session_timeout_at_a_time() -> None:
-    scene, machine, service = _scene()
+    fixture, machine, service = _fixture()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=30.0).acquire(None)
@@ -41,11 +41,11 @@ def test_a_long_lease_is_valid_for_half_a_session_timeout_at_a_time() -> None:
             assert SESSION / 4 < handle.remaining() <= SESSION / 2
             await Sleep(machine.now() + 1.7)
 
-    scene.do(machine, whole(), 30.0)
+    fixture.do(machine, whole(), 30.0)
 
 
 def test_a_fixed_lease_is_proven_repeatedly_until_its_end() -> None:
-    scene, machine, service = _scene()
+    fixture, machine, service = _fixture()
 
     async def whole() -> None:
         began = machine.now()
@@ -57,47 +57,49 @@ def test_a_fixed_lease_is_proven_repeatedly_until_its_end() -> None:
         with pytest.raises(LeaseLost, match="is over"):
             handle.ensure()
 
-    scene.do(machine, whole(), 15.0)
-    lengths = [claim.lease for r in scene.store.seen if isinstance(r, Renew) for claim in r.claims]
+    fixture.do(machine, whole(), 15.0)
+    lengths = [
+        claim.lease for r in fixture.store.seen if isinstance(r, Renew) for claim in r.claims
+    ]
     assert len(lengths) > 5
     assert lengths == sorted(lengths, reverse=True)
 
 
 def test_without_replies_the_hold_is_lost_before_its_session_can_end() -> None:
-    scene, machine, service = _scene()
+    fixture, machine, service = _fixture()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=30.0).acquire(None)
         assert handle is not None
-        scene.store.silent = (Renew,)
+        fixture.store.silent = (Renew,)
         silent = machine.now()
         while not handle.lost():
             await Sleep(machine.now() + 0.01)
         assert SESSION / 4 < machine.now() - silent < SESSION / 2 + 0.05
 
-    scene.do(machine, whole(), 10.0)
+    fixture.do(machine, whole(), 10.0)
 
 
 @pytest.mark.parametrize(("away", "granted"), [(0.9, True), (1.1, False)])
 def test_a_waiter_has_the_time_of_a_session_and_of_an_answer(away: float, granted: bool) -> None:
     """Its session may have ended, and it queues again in the next one, however short its lease."""
-    scene, machine, service = _scene()
-    holder, holding = scene.client("holder")
-    lease = scene.do(holder, mutex_of(holding).acquire(None))
-    run = scene.begin(machine, mutex_of(service, lease=0.5).acquire(None))
-    waits = len([r for r in scene.store.seen if isinstance(r, Acquire)])
-    scene.store.silent = (Acquire,)
-    while len([r for r in scene.store.seen if isinstance(r, Acquire)]) == waits:
-        scene.simulator.play(scene.simulator.time + 0.01)
-    scene.simulator.play(scene.simulator.time + away * (SESSION + service.op_timeout))
-    scene.store.silent = ()
-    scene.do(holder, lease.release())
+    fixture, machine, service = _fixture()
+    holder, holding = fixture.client("holder")
+    lease = fixture.do(holder, mutex_of(holding).acquire(None))
+    run = fixture.begin(machine, mutex_of(service, lease=0.5).acquire(None))
+    waits = len([r for r in fixture.store.seen if isinstance(r, Acquire)])
+    fixture.store.silent = (Acquire,)
+    while len([r for r in fixture.store.seen if isinstance(r, Acquire)]) == waits:
+        fixture.simulator.play(fixture.simulator.time + 0.01)
+    fixture.simulator.play(fixture.simulator.time + away * (SESSION + service.op_timeout))
+    fixture.store.silent = ()
+    fixture.do(holder, lease.release())
     assert (run.result is not None) == granted
     assert isinstance(run.error, OutcomeUnknown) != granted
 
 
 def test_an_extension_ends_a_fixed_lease_later() -> None:
-    scene, machine, service = _scene()
+    fixture, machine, service = _fixture()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=3.0, renew=False).acquire(None)
@@ -107,19 +109,19 @@ def test_an_extension_ends_a_fixed_lease_later() -> None:
         await Sleep(machine.now() + 15.0)
         handle.ensure()
 
-    scene.do(machine, whole(), 20.0)
+    fixture.do(machine, whole(), 20.0)
 
 
 def test_the_release_of_a_session_hold_is_repeated_without_limit() -> None:
-    scene, machine, service = _scene()
-    scene.store.silent = (Acquire, Release)
-    waiting = scene.begin(machine, mutex_of(service, lease=1.0).try_acquire(0.2))
-    scene.simulator.play(60.0)
+    fixture, machine, service = _fixture()
+    fixture.store.silent = (Acquire, Release)
+    waiting = fixture.begin(machine, mutex_of(service, lease=1.0).try_acquire(0.2))
+    fixture.simulator.play(60.0)
     assert waiting.ended
     (release_later,) = service.contexts[None].registry.pending_releases
     assert release_later.until == FOREVER
-    scene.store.silent = ()
-    scene.simulator.play(65.0)
+    fixture.store.silent = ()
+    fixture.simulator.play(65.0)
     assert not service.contexts[None].registry.pending_releases
 
 

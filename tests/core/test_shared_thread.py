@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._core import shared_thread
 from leaselock._core.backend import Inspect
@@ -24,12 +24,12 @@ class Loop:
     """A client whose processes are tasks of one thread, and another client."""
 
     def __init__(self) -> None:
-        self.scene = Scene()
+        self.fixture = Fixture()
         self.thread = OwnerThread()
         self.thread.has_tasks = True
-        self.machine, self.service = self.scene.client("loop")
+        self.machine, self.service = self.fixture.client("loop")
         self.machine.blocks_thread = True
-        self.other, self.theirs = self.scene.client("other")
+        self.other, self.theirs = self.fixture.client("other")
         self.owners: dict[int, Owner] = {}
 
     def task(self, number: int, process: Coroutine[Any, Any, Any]) -> Run:
@@ -49,7 +49,7 @@ class Loop:
 
     def pass_time(self, seconds: float) -> None:
         """Let everything run."""
-        self.scene.simulator.play(self.scene.simulator.time + seconds)
+        self.fixture.simulator.play(self.fixture.simulator.time + seconds)
 
 
 async def take(service: ClientCore, mode: str, seconds: float = 0.0, **options: Any) -> None:
@@ -64,17 +64,17 @@ def test_a_wait_behind_a_writer_is_refused_when_the_store_answers() -> None:
     loop = Loop()
     loop.task(1, take(loop.service, "shared", 20.0))
     writer = loop.stranger(take(loop.theirs, "exclusive"))
-    loop.scene.store.silent = (Inspect,)
+    loop.fixture.store.silent = (Inspect,)
     reader = loop.task(2, take(loop.service, "shared"))
     loop.pass_time(3.0)
     assert not reader.ended, "what is ahead of it is not known"
-    loop.scene.store.silent = ()
+    loop.fixture.store.silent = ()
     loop.pass_time(5.0)
     assert isinstance(reader.error, WouldDeadlock)
     assert reader.error.holder == "task 1"
     loop.pass_time(20.0)
     assert (writer.ended, writer.error) == (True, None)
-    assert not loop.scene.store.state("a").waiting
+    assert not loop.fixture.store.state("a").waiting
 
 
 def test_a_wait_for_a_hold_that_has_ended_goes_on() -> None:
@@ -82,10 +82,10 @@ def test_a_wait_for_a_hold_that_has_ended_goes_on() -> None:
     loop = Loop()
     loop.task(1, take(loop.service, "shared", 20.0, lease=2.0, renew=False))
     loop.stranger(take(loop.theirs, "exclusive", 6.0))
-    loop.scene.store.silent = (Inspect,)
+    loop.fixture.store.silent = (Inspect,)
     reader = loop.task(2, take(loop.service, "shared"))
     loop.pass_time(2.5)
-    loop.scene.store.silent = ()
+    loop.fixture.store.silent = ()
     loop.pass_time(30.0)
     assert (reader.ended, reader.error) == (True, None)
 
@@ -156,7 +156,7 @@ def test_a_wait_for_another_client_of_the_thread_is_refused_at_once(held: str, w
     waiter = loop.second(2, take(loop.theirs, wanted))
     assert isinstance(waiter.error, WouldDeadlock)
     assert waiter.error.holder == "task 1"
-    assert not loop.scene.store.state("a").waiting
+    assert not loop.fixture.store.state("a").waiting
 
 
 def test_a_wait_for_what_the_thread_has_released_goes_on() -> None:
@@ -181,7 +181,7 @@ def test_a_wait_for_permits_is_refused_if_their_number_is_known() -> None:
     for limit, refused in ((2, True), (0, False)):
         loop = Clients()
         two: dict[str, Any] = {"mode": "permits", "permits": 2}
-        handle = loop.scene.do(loop.machine, mutex_of(loop.service, **two).acquire(None, 2))
+        handle = loop.fixture.do(loop.machine, mutex_of(loop.service, **two).acquire(None, 2))
         handle.hold.acquirer, handle.hold.thread = None, loop.thread
         loop.thread.holds[handle.hold.claim.id] = handle.hold
         permits: dict[str, Any] = {"mode": "permits", "permits": limit or None}
@@ -193,12 +193,12 @@ def test_a_claim_that_is_not_in_the_queue_is_not_blocked() -> None:
     """Others wait, but for a permit that is free, or for permits of another client."""
     loop = Loop()
     permits: dict[str, Any] = {"mode": "permits", "permits": 3}
-    held = loop.scene.do(loop.machine, mutex_of(loop.service, **permits).acquire(None))
+    held = loop.fixture.do(loop.machine, mutex_of(loop.service, **permits).acquire(None))
     loop.stranger(take_permits(loop.theirs, 2))
     loop.stranger(take_permits(loop.theirs, 1))
     registry = loop.service.contexts[None].registry
     claim = held.hold.claim._replace(id="not in the queue")
-    asked = loop.scene.do(loop.machine, shared_thread.is_blocked(registry, claim, [held.hold]))
+    asked = loop.fixture.do(loop.machine, shared_thread.is_blocked(registry, claim, [held.hold]))
     assert asked is False
     assert [waiting.permits for waiting in waiting_for("a", loop)] == [1]
 
@@ -211,4 +211,4 @@ async def take_permits(service: ClientCore, permits: int) -> None:
 
 def waiting_for(name: str, loop: Loop) -> Sequence[Any]:
     """The queue in the store."""
-    return loop.scene.store.state(name).waiting
+    return loop.fixture.store.state(name).waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.test_rules import Clients
-from tests.core.test_service import Scene
+from tests.core.test_service import Fixture
 
 from leaselock._core import rules
 from leaselock._core.backend import Acquire, Busy, Claim, Grant, Release, Resize
@@ -131,8 +131,8 @@ def test_a_smaller_limit_takes_no_number() -> None:
 
 
 def test_a_lease_has_its_numbers_and_one_without_says_why() -> None:
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     words = {"lease": 30.0, "renew": True, "timeout": None, "protocol": None, "label": None}
 
     async def whole() -> None:
@@ -145,11 +145,11 @@ def test_a_lease_has_its_numbers_and_one_without_says_why() -> None:
         await plain.release()
         await handle.release()
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())
 
 
 def test_what_cannot_be_numbered_is_refused() -> None:
-    service = Scene().client()[1]
+    service = Fixture().client()[1]
     words = {"lease": 30.0, "renew": True, "timeout": None, "protocol": None, "label": None}
     with pytest.raises(ValueError, match="at most 1000 permits"):
         service.semaphore("s", MOST_SLOTS + 1, numbered=True, **words)

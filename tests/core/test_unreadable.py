@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._backends.memory.store import MemoryRow, Table
 from leaselock._backends.sql.session_locks import is_readable
@@ -113,46 +113,46 @@ class Damaged:
         return await self.request(request, until)
 
 
-def damaged(state: LockState | None) -> tuple[Scene, Any, Any]:
+def damaged(state: LockState | None) -> tuple[Fixture, Any, Any]:
     """A client of a store with this lock."""
-    scene = Scene()
-    machine, service = scene.client()
+    fixture = Fixture()
+    machine, service = fixture.client()
     Damaged(service, state)
-    return scene, machine, service
+    return fixture, machine, service
 
 
 def test_an_unreadable_lock_is_neither_free_nor_broken() -> None:
-    scene, machine, service = damaged(LockState("a", (), (), unreadable="the row is junk"))
+    fixture, machine, service = damaged(LockState("a", (), (), unreadable="the row is junk"))
     mutex = mutex_of(service)
     calls: list[Any] = [mutex.holder(), mutex.holders(), mutex.waiters(), mutex.available()]
     calls += [service.break_lock("a", None), service.adopt("a", 1), mutex.watch().next()]
     for call in calls:
         with pytest.raises(NotApplied, match=r"'a'.*the row is junk") as caught:
-            scene.do(machine, call)
+            fixture.do(machine, call)
         assert type(caught.value) is NotApplied
         assert caught.value.reason == "misconfigured"
-    (lock,) = scene.do(machine, service.locks("*", False))
+    (lock,) = fixture.do(machine, service.locks("*", False))
     assert lock.unreadable == "the row is junk"
-    (_, finding) = scene.do(machine, service.doctor())
+    (_, finding) = fixture.do(machine, service.doctor())
     assert finding.level == "fail"
     assert "'a' cannot be read: the row is junk" in finding.what
 
 
 def test_what_can_be_read_of_a_lock_is_used() -> None:
     hold = HoldState(HOLD, 10.0)
-    scene, machine, service = damaged(LockState("a", (hold,), (), unreadable="a waiter is junk"))
+    fixture, machine, service = damaged(LockState("a", (hold,), (), unreadable="a waiter is junk"))
     mutex = mutex_of(service)
-    holder = scene.do(machine, mutex.holder())
+    holder = fixture.do(machine, mutex.holder())
     assert holder.token == 7
-    assert scene.do(machine, mutex.holders()) == [holder]
-    assert scene.do(machine, mutex.watch().next()).holder == holder
+    assert fixture.do(machine, mutex.holders()) == [holder]
+    assert fixture.do(machine, mutex.watch().next()).holder == holder
     with pytest.raises(NotApplied, match="a waiter is junk"):
-        scene.do(machine, mutex.waiters())
+        fixture.do(machine, mutex.waiters())
 
 
 def test_doctor_says_that_the_locks_could_not_be_listed() -> None:
-    scene, machine, service = damaged(None)
-    findings = scene.do(machine, service.doctor())
+    fixture, machine, service = damaged(None)
+    findings = fixture.do(machine, service.doctor())
     assert [finding.level for finding in findings] == ["ok", "skip"]
 
 

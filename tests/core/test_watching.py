@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core import test_local
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import Fixture, mutex_of
 from verification.models.sides import claim_of
 
 from leaselock._core.backend import WATCH_LASTS, Inspect, Watch, Watched
@@ -58,21 +58,21 @@ class Refusing(Looking):
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def fixture() -> Fixture:
+    return Fixture()
 
 
-def holders(scene: Scene, machine: Machine, watcher: Watcher, seen: list[Any]) -> None:
+def holders(fixture: Fixture, machine: Machine, watcher: Watcher, seen: list[Any]) -> None:
     """Record each change and when it was reported, until the client is closed."""
 
     async def follow() -> None:
         while (change := await watcher.next()) is not None:
-            seen.append((scene.simulator.time, change.holder and change.holder.host))
+            seen.append((fixture.simulator.time, change.holder and change.holder.host))
 
     machine.start(follow(), "watcher")
 
 
-def hold_for(scene: Scene, machine: Machine, core: ClientCore, seconds: float) -> None:
+def hold_for(fixture: Fixture, machine: Machine, core: ClientCore, seconds: float) -> None:
     async def hold() -> None:
         handle = await mutex_of(core).acquire(None)
         assert handle is not None
@@ -84,44 +84,44 @@ def hold_for(scene: Scene, machine: Machine, core: ClientCore, seconds: float) -
 
 @pytest.mark.parametrize("instead", [None, Looking, Refused])
 def test_changes_are_reported_until_the_client_is_closed(
-    scene: Scene, instead: type[Looking] | None
+    fixture: Fixture, instead: type[Looking] | None
 ) -> None:
-    machine, core = scene.client("watcher")
+    machine, core = fixture.client("watcher")
     registry, notified = core.context(None).registry, instead is None
     if instead is not None:
         registry.backend = instead(registry.backend)
     seen: list[Any] = []
-    holders(scene, machine, mutex_of(core).watch(), seen)
-    scene.simulator.play(3.0)
-    hold_for(scene, *scene.client("one"), 2.0)
-    scene.simulator.play(3.5)
-    hold_for(scene, *scene.client("two"), 2.0)
-    scene.simulator.play(12.0)
+    holders(fixture, machine, mutex_of(core).watch(), seen)
+    fixture.simulator.play(3.0)
+    hold_for(fixture, *fixture.client("one"), 2.0)
+    fixture.simulator.play(3.5)
+    hold_for(fixture, *fixture.client("two"), 2.0)
+    fixture.simulator.play(12.0)
     assert [host for _, host in seen] == [None, "one", "two", None]
     late = 0.1 if notified else LONGEST_INTERVAL + 0.1
-    assert notified == (len(scene.store.table.entries["a"].watchers) == 1)
+    assert notified == (len(fixture.store.table.entries["a"].watchers) == 1)
     for (found, _), change in zip(seen, (0.0, 3.0, 5.0, 7.0), strict=True):
         assert change <= found <= change + late
-    scene.do(machine, core.close())
+    fixture.do(machine, core.close())
     assert "watcher" not in {run.name for run in machine.runs}
 
 
-def test_handoffs_within_the_client_are_reported_without_polling(scene: Scene) -> None:
+def test_handoffs_within_the_client_are_reported_without_polling(fixture: Fixture) -> None:
     """The store never sees them, so the layer that hands on wakes the watcher."""
-    machine, core = test_local.client_of(scene)
+    machine, core = test_local.client_of(fixture)
     mutex, tokens = test_local.mutex_of(core, local_handoffs=9), list[Any]()
     machine.start(report_tokens(mutex.watch(), tokens), "watcher")
     others: list[Any] = []
-    holders(scene, machine, mutex.watch(), others)
-    scene.simulator.play(10.0)
-    asked = len(scene.store.seen)
+    holders(fixture, machine, mutex.watch(), others)
+    fixture.simulator.play(10.0)
+    asked = len(fixture.store.seen)
     assert asked < 9, "a watcher that waits sends nothing"
     held = [machine.start(hold(machine, mutex)) for _ in range(3)]
-    scene.simulator.play(11.0)
+    fixture.simulator.play(11.0)
     assert all(run.ended for run in held)
     assert tokens == list(range(tokens[0], tokens[0] + 3))
     assert len(others) == 5, "free, three holders, free"
-    scene.do(machine, core.close())
+    fixture.do(machine, core.close())
     assert not core.layers[core.context(None).registry].watching
 
 
@@ -138,9 +138,9 @@ async def hold(machine: Machine, mutex: Mutex, seconds: float = 0.02) -> None:
     await handle.release()
 
 
-def test_a_waiter_that_takes_the_lease_late_is_reported(scene: Scene) -> None:
+def test_a_waiter_that_takes_the_lease_late_is_reported(fixture: Fixture) -> None:
     """After a short hold the lease is free until the next waiter runs, which may be slow."""
-    machine, core = test_local.client_of(scene)
+    machine, core = test_local.client_of(fixture)
     mutex, tokens = test_local.mutex_of(core, local_handoffs=9), list[Any]()
     machine.start(report_tokens(mutex.watch(), tokens), "watcher")
     registry = core.context(None).registry
@@ -157,7 +157,7 @@ def test_a_waiter_that_takes_the_lease_late_is_reported(scene: Scene) -> None:
         await layer.release(second, tombstone=False, until=until)
 
     machine.start(short_holds())
-    scene.simulator.play(0.05)
+    fixture.simulator.play(0.05)
     assert layer.queues["a"].lease is not None
     assert layer.queues["a"].lease.holder is None
 
@@ -165,105 +165,105 @@ def test_a_waiter_that_takes_the_lease_late_is_reported(scene: Scene) -> None:
         return await layer.acquire(third, wait=True, until=until)
 
     run = machine.start(take())
-    scene.simulator.play(0.09)
+    fixture.simulator.play(0.09)
     assert tokens[-1] == run.result.token
 
 
-def test_a_cached_lease_is_reported_when_it_is_taken_again(scene: Scene) -> None:
-    machine, core = test_local.client_of(scene)
+def test_a_cached_lease_is_reported_when_it_is_taken_again(fixture: Fixture) -> None:
+    machine, core = test_local.client_of(fixture)
     mutex, found = test_local.mutex_of(core, cached=True), list[Any]()
     watcher = mutex.watch()
-    scene.do(machine, hold(machine, mutex), 1.0)
-    holders(scene, machine, watcher, found)
-    scene.simulator.play(10.0)
-    looks = [request for request in scene.store.seen if isinstance(request, (Watch, Inspect))]
-    scene.do(machine, hold(machine, mutex), 1.0)
-    after = [request for request in scene.store.seen if isinstance(request, (Watch, Inspect))]
+    fixture.do(machine, hold(machine, mutex), 1.0)
+    holders(fixture, machine, watcher, found)
+    fixture.simulator.play(10.0)
+    looks = [request for request in fixture.store.seen if isinstance(request, (Watch, Inspect))]
+    fixture.do(machine, hold(machine, mutex), 1.0)
+    after = [request for request in fixture.store.seen if isinstance(request, (Watch, Inspect))]
     assert len(looks) < 5
     assert (len(found), len(after)) == (3, len(looks) + 4)
 
 
-def test_the_end_of_a_lease_is_seen_without_a_notification(scene: Scene) -> None:
-    machine, core = scene.client("watcher")
-    other, theirs = scene.client("one")
-    handle = scene.do(other, mutex_of(theirs, lease=20.0, renew=False).acquire(None))
+def test_the_end_of_a_lease_is_seen_without_a_notification(fixture: Fixture) -> None:
+    machine, core = fixture.client("watcher")
+    other, theirs = fixture.client("one")
+    handle = fixture.do(other, mutex_of(theirs, lease=20.0, renew=False).acquire(None))
     assert handle is not None
     seen: list[Any] = []
-    holders(scene, machine, mutex_of(core).watch(), seen)
-    scene.do(other, handle.detach())
-    scene.simulator.play(30.0)
+    holders(fixture, machine, mutex_of(core).watch(), seen)
+    fixture.do(other, handle.detach())
+    fixture.simulator.play(30.0)
     assert [host for _, host in seen] == ["one", None]
     assert 20.0 <= seen[1][0] <= 20.1
 
 
-def test_the_watcher_of_a_dead_client_is_forgotten(scene: Scene) -> None:
-    machine, core = scene.client("watcher")
-    holders(scene, machine, mutex_of(core).watch(), [])
-    scene.simulator.play(1.0)
+def test_the_watcher_of_a_dead_client_is_forgotten(fixture: Fixture) -> None:
+    machine, core = fixture.client("watcher")
+    holders(fixture, machine, mutex_of(core).watch(), [])
+    fixture.simulator.play(1.0)
     machine.crash()
-    other, theirs = scene.client("one")
-    entry = scene.store.table.entries["a"]
+    other, theirs = fixture.client("one")
+    entry = fixture.store.table.entries["a"]
     assert len(entry.watchers) == 1
-    scene.do(other, mutex_of(theirs).acquire(None))
+    fixture.do(other, mutex_of(theirs).acquire(None))
     assert not entry.watchers
 
 
-def test_a_watcher_that_does_not_look_again_is_forgotten(scene: Scene) -> None:
-    machine, core = scene.client("watcher")
-    scene.do(machine, mutex_of(core).watch().next())
-    other, theirs = scene.client("one")
-    scene.simulator.play(WATCH_LASTS + 6.0)
-    scene.do(other, mutex_of(theirs).acquire(None))
-    assert not scene.store.table.entries["a"].watchers
+def test_a_watcher_that_does_not_look_again_is_forgotten(fixture: Fixture) -> None:
+    machine, core = fixture.client("watcher")
+    fixture.do(machine, mutex_of(core).watch().next())
+    other, theirs = fixture.client("one")
+    fixture.simulator.play(WATCH_LASTS + 6.0)
+    fixture.do(other, mutex_of(theirs).acquire(None))
+    assert not fixture.store.table.entries["a"].watchers
 
 
-def test_the_first_look_is_answered_or_fails_as_any_request_does(scene: Scene) -> None:
-    machine, core = scene.client("watcher")
-    scene.store.silent = (Watch, Inspect)
+def test_the_first_look_is_answered_or_fails_as_any_request_does(fixture: Fixture) -> None:
+    machine, core = fixture.client("watcher")
+    fixture.store.silent = (Watch, Inspect)
     with pytest.raises(OutcomeUnknown):
-        scene.do(machine, mutex_of(core).watch().next(), 3.0)
+        fixture.do(machine, mutex_of(core).watch().next(), 3.0)
 
 
-def test_a_silent_store_is_tolerated_for_a_while(scene: Scene) -> None:
-    machine, core = scene.client("watcher")
+def test_a_silent_store_is_tolerated_for_a_while(fixture: Fixture) -> None:
+    machine, core = fixture.client("watcher")
     watcher = mutex_of(core).watch()
-    scene.do(machine, watcher.next())
-    scene.store.silent = (Watch,)
-    run, began = machine.start(watcher.next()), scene.simulator.time
-    scene.simulator.play(began + TOLERATED_SILENCE - 1.0)
+    fixture.do(machine, watcher.next())
+    fixture.store.silent = (Watch,)
+    run, began = machine.start(watcher.next()), fixture.simulator.time
+    fixture.simulator.play(began + TOLERATED_SILENCE - 1.0)
     assert not run.ended
-    scene.simulator.play(began + TOLERATED_SILENCE + 2.0)
+    fixture.simulator.play(began + TOLERATED_SILENCE + 2.0)
     assert isinstance(run.error, StoreError)
 
 
-def test_a_store_that_refuses_connections_is_tolerated_as_a_silent_one(scene: Scene) -> None:
+def test_a_store_that_refuses_connections_is_tolerated_as_a_silent_one(fixture: Fixture) -> None:
     """It restarts, or another server takes over."""
-    machine, core = scene.client("watcher")
+    machine, core = fixture.client("watcher")
     backend = Refusing(core.context(None).registry.backend)
     core.context(None).registry.backend = backend
     watcher = mutex_of(core).watch()
     with pytest.raises(NotApplied):
-        scene.do(machine, watcher.next())
+        fixture.do(machine, watcher.next())
     backend.refuses = False
-    scene.do(machine, watcher.next())
+    fixture.do(machine, watcher.next())
     backend.refuses = True
-    run, began = machine.start(watcher.next()), scene.simulator.time
-    scene.simulator.play(began + TOLERATED_SILENCE / 2)
+    run, began = machine.start(watcher.next()), fixture.simulator.time
+    fixture.simulator.play(began + TOLERATED_SILENCE / 2)
     backend.refuses = False
-    hold_for(scene, *scene.client("one"), 10.0)
-    scene.simulator.play(began + TOLERATED_SILENCE / 2 + 2.0)
+    hold_for(fixture, *fixture.client("one"), 10.0)
+    fixture.simulator.play(began + TOLERATED_SILENCE / 2 + 2.0)
     assert run.result.holder.host == "one"
 
 
-def test_a_look_that_fails_because_the_client_closes_ends_the_iteration(scene: Scene) -> None:
-    machine, core = scene.client("watcher")
+def test_a_look_that_fails_because_the_client_closes_ends_the_iteration(fixture: Fixture) -> None:
+    machine, core = fixture.client("watcher")
     watcher = mutex_of(core).watch()
-    scene.store.silent = (Watch,)
+    fixture.store.silent = (Watch,)
     run = machine.start(watcher.next())
-    scene.simulator.play(0.1)
-    scene.do(machine, core.close(), 10.0)
+    fixture.simulator.play(0.1)
+    fixture.do(machine, core.close(), 10.0)
     assert run.ended
     assert (run.error, run.result) == (None, None)
-    assert scene.do(machine, watcher.next()) is None
+    assert fixture.do(machine, watcher.next()) is None
     with pytest.raises(StopIteration):
         or_stop(None, StopIteration)

@@ -208,7 +208,7 @@ def test_tasks_interrupted_by_cancellation(operation: str, after: bool) -> None:
     assert strike > 1, "nothing was struck"
 
 
-class Scene:
+class Fixture:
     """Two simulated machines; the first is interrupted at its k-th step."""
 
     def __init__(self) -> None:
@@ -244,11 +244,11 @@ def test_simulated_processes_interrupted(operation: str, how: str) -> None:
 
 def strike_simulated(operation: str, strike: int, how: str) -> bool:
     situation, begin = OPERATIONS[operation]
-    scene = Scene()
-    machine, mine = scene.service("mine")
-    other, theirs = scene.service("other")
+    fixture = Fixture()
+    machine, mine = fixture.service("mine")
+    other, theirs = fixture.service("other")
     mutex, rival = mutex_of(mine), mutex_of(theirs)
-    taken = scene.do(other, rival.acquire(None)) if situation == "taken" else None
+    taken = fixture.do(other, rival.acquire(None)) if situation == "taken" else None
 
     base = 10**6
 
@@ -265,20 +265,22 @@ def strike_simulated(operation: str, strike: int, how: str) -> bool:
         nonlocal struck
         if not struck and not run.ended and run.turn >= base + strike - 1:
             struck = True
-            scene.simulator.interrupt(run) if how == "interrupt" else machine.crash()
+            fixture.simulator.interrupt(run) if how == "interrupt" else machine.crash()
 
-    scene.simulator.check = check
-    scene.simulator.play(scene.simulator.time + 5.0)
-    scene.simulator.check = lambda: None
+    fixture.simulator.check = check
+    fixture.simulator.play(fixture.simulator.time + 5.0)
+    fixture.simulator.check = lambda: None
     if taken is not None:
         assert taken.hold.is_valid(other.now()), "what was another's was released"
-        scene.do(other, taken.release())
+        fixture.do(other, taken.release())
     machine.crash()
     if operation == "detach":
-        scene.do(other, theirs.break_lock("a", None))
-    assert scene.do(other, rival.try_acquire(2.5)) is not None, "the lock is held without an owner"
-    entry = scene.model.table.entries["a"]
+        fixture.do(other, theirs.break_lock("a", None))
+    assert fixture.do(other, rival.try_acquire(2.5)) is not None, (
+        "the lock is held without an owner"
+    )
+    entry = fixture.model.table.entries["a"]
     (held,) = entry.holds.values()
-    assert not rules.expired(MemoryRow(scene.model.table, "", "a"), held)
+    assert not rules.expired(MemoryRow(fixture.model.table, "", "a"), held)
     assert not entry.queue
     return not struck

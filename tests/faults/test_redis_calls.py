@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from testkit.servers.redis import Redis
 from tests.redis_calls import calls_during, calls_of_scripts
-from verification.models.harnesss import claim_of
+from verification.models.sides import claim_of
 
 from leaselock._backends.redis.blocking import BlockingConnection
 from leaselock._backends.redis.clients import settings_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from testkit.proxy import ACTIONS
-from tests.faults.scene import LEASE, TIMEOUT, Scene, play
+from tests.faults.fixture import LEASE, TIMEOUT, Fixture, play
 
 from leaselock import LeaseLost, NotHeld, OutcomeUnknown
 
@@ -22,115 +22,115 @@ if TYPE_CHECKING:
 
     from testkit.servers.redis import Redis
 
-    Scenario = Callable[[Scene, str], Coroutine[Any, Any, None]]
+    Scenario = Callable[[Fixture, str], Coroutine[Any, Any, None]]
 
 COLOURS = ("threads", "asyncio")
 SHORT = 1.2
 
 
-async def acquire(scene: Scene, action: str) -> None:
+async def acquire(fixture: Fixture, action: str) -> None:
     """The lock is granted, according to the store as well, or the outcome is unknown."""
-    scene.plan(action)
+    fixture.plan(action)
     try:
-        lease = await scene.lock().try_acquire(timeout=TIMEOUT)
+        lease = await fixture.lock().try_acquire(timeout=TIMEOUT)
     except OutcomeUnknown:
         return
     assert lease is not None
-    assert await scene.token() == lease.token
+    assert await fixture.token() == lease.token
     await lease.release()
 
 
-async def try_once(scene: Scene, action: str) -> None:
+async def try_once(fixture: Fixture, action: str) -> None:
     """The same without waiting; the lock is free, so None would be wrong."""
-    scene.plan(action)
+    fixture.plan(action)
     try:
-        lease = await scene.lock().try_acquire()
+        lease = await fixture.lock().try_acquire()
     except OutcomeUnknown:
         return
     assert lease is not None
-    assert await scene.token() == lease.token
+    assert await fixture.token() == lease.token
     await lease.release()
 
 
-async def extend(scene: Scene, action: str) -> None:
+async def extend(fixture: Fixture, action: str) -> None:
     """The lease is extended, or the outcome is unknown; it is held in any case."""
-    lease = await scene.harness.must_acquire(scene.lock())
-    scene.plan(action)
+    lease = await fixture.harness.must_acquire(fixture.lock())
+    fixture.plan(action)
     try:
         await lease.extend(2 * LEASE)
     except OutcomeUnknown:
         assert not lease.lost
     else:
-        assert scene.server.ask("PTTL", "lock:a") > 1000 * 1.5 * LEASE
-    assert await scene.token() == lease.token
+        assert fixture.server.ask("PTTL", "lock:a") > 1000 * 1.5 * LEASE
+    assert await fixture.token() == lease.token
     await lease.release()
 
 
-async def renew(scene: Scene, action: str) -> None:
+async def renew(fixture: Fixture, action: str) -> None:
     """One failed renewal does not lose the lease: the next one is in time."""
-    lease = await scene.harness.must_acquire(scene.lock(lease=SHORT * scene.pace))
-    fault = scene.plan(action)
-    await scene.harness.wait_until(fault.struck.is_set, TIMEOUT)
+    lease = await fixture.harness.must_acquire(fixture.lock(lease=SHORT * fixture.pace))
+    fault = fixture.plan(action)
+    await fixture.harness.wait_until(fault.struck.is_set, TIMEOUT)
     before = lease.remaining
-    await scene.harness.wait_until(lambda: lease.lost or lease.remaining > before, TIMEOUT)
+    await fixture.harness.wait_until(lambda: lease.lost or lease.remaining > before, TIMEOUT)
     lease.ensure()
-    assert await scene.token() == lease.token
+    assert await fixture.token() == lease.token
     await lease.release()
 
 
-async def release(scene: Scene, action: str) -> None:
+async def release(fixture: Fixture, action: str) -> None:
     """The lock is free, or LeaseLost reports that the release was not confirmed."""
-    lease = await scene.harness.must_acquire(scene.lock())
-    scene.plan(action)
+    lease = await fixture.harness.must_acquire(fixture.lock())
+    fixture.plan(action)
     try:
         await lease.release()
     except LeaseLost as error:
         if isinstance(error.__cause__, OutcomeUnknown):
             return
         raise
-    assert await scene.token() is None
+    assert await fixture.token() is None
 
 
-async def release_to_a_waiter(scene: Scene, action: str) -> None:
+async def release_to_a_waiter(fixture: Fixture, action: str) -> None:
     """A waiter without a proxy is granted the lock."""
-    lease = await scene.harness.must_acquire(scene.lock())
-    waiter = scene.harness.spawn(take_and_release, scene)
-    await scene.harness.wait_for_waiters(scene.direct(), 1)
-    scene.plan(action)
+    lease = await fixture.harness.must_acquire(fixture.lock())
+    waiter = fixture.harness.spawn(take_and_release, fixture)
+    await fixture.harness.wait_for_waiters(fixture.direct(), 1)
+    fixture.plan(action)
     with contextlib.suppress(LeaseLost):
         await lease.release()
     assert await waiter.join() > lease.token
 
 
-async def take_and_release(scene: Scene) -> int:
-    lease = await scene.harness.must_acquire(scene.direct())
+async def take_and_release(fixture: Fixture) -> int:
+    lease = await fixture.harness.must_acquire(fixture.direct())
     await lease.release()
     return lease.token
 
 
-async def break_one_grant(scene: Scene, action: str) -> None:
+async def break_one_grant(fixture: Fixture, action: str) -> None:
     """With a token, a forced release ends that grant or none, however late it arrives."""
-    lease = await scene.harness.must_acquire(scene.direct())
-    scene.plan(action)
+    lease = await fixture.harness.must_acquire(fixture.direct())
+    fixture.plan(action)
     try:
-        await scene.client.break_lock("a", token=lease.token)
+        await fixture.client.break_lock("a", token=lease.token)
     except (OutcomeUnknown, NotHeld):
         # NotHeld: the repeated request found that the first one had been executed.
         pass
     else:
-        assert await scene.token() is None
+        assert await fixture.token() is None
     try:
         await lease.release()
     except LeaseLost:
-        assert await scene.token() is None
+        assert await fixture.token() is None
 
 
-async def locks(scene: Scene, action: str) -> None:
+async def locks(fixture: Fixture, action: str) -> None:
     """All locks are listed, or the outcome is unknown."""
-    lease = await scene.harness.must_acquire(scene.direct())
-    scene.plan(action)
+    lease = await fixture.harness.must_acquire(fixture.direct())
+    fixture.plan(action)
     try:
-        reports = await scene.client.locks("*")
+        reports = await fixture.client.locks("*")
     except OutcomeUnknown:
         pass
     else:
@@ -138,78 +138,78 @@ async def locks(scene: Scene, action: str) -> None:
     await lease.release()
 
 
-async def wait(scene: Scene, action: str) -> None:
+async def wait(fixture: Fixture, action: str) -> None:
     """Whatever happens to the subscription, the waiter is granted the lock."""
-    lease = await scene.harness.must_acquire(scene.direct())
-    scene.plan(action, b"SUBSCRIBE")
-    waiter = scene.harness.spawn(outwait, scene)
-    await scene.harness.wait_until(scene.faults[0].struck.is_set, TIMEOUT)
+    lease = await fixture.harness.must_acquire(fixture.direct())
+    fixture.plan(action, b"SUBSCRIBE")
+    waiter = fixture.harness.spawn(outwait, fixture)
+    await fixture.harness.wait_until(fixture.faults[0].struck.is_set, TIMEOUT)
     await lease.release()
     token = await waiter.join()
     assert token is None or token > lease.token
 
 
-async def outwait(scene: Scene) -> int | None:
+async def outwait(fixture: Fixture) -> int | None:
     try:
-        lease = await scene.harness.must_acquire(scene.lock(), TIMEOUT)
+        lease = await fixture.harness.must_acquire(fixture.lock(), TIMEOUT)
     except OutcomeUnknown:
         return None
     await lease.release()
     return lease.token
 
 
-async def read(scene: Scene, action: str) -> None:
+async def read(fixture: Fixture, action: str) -> None:
     """A reader is granted the lock, and another one beside it."""
-    shared = scene.client.rwlock("a", lease=LEASE)
-    scene.plan(action)
+    shared = fixture.client.rwlock("a", lease=LEASE)
+    fixture.plan(action)
     try:
         lease = await shared.read.try_acquire(timeout=TIMEOUT)
     except OutcomeUnknown:
         return
     assert lease is not None
-    async with scene.watcher.rwlock("a", lease=LEASE).read as other:
-        held = await scene.watcher.rwlock("a").read.holders()
+    async with fixture.watcher.rwlock("a", lease=LEASE).read as other:
+        held = await fixture.watcher.rwlock("a").read.holders()
         assert [holder.token for holder in held] == [lease.token, other.token]
     await lease.release()
 
 
-async def upgrade(scene: Scene, action: str) -> None:
+async def upgrade(fixture: Fixture, action: str) -> None:
     """The hold is exclusive, or the outcome is unknown and it is an update again."""
-    lease = await scene.harness.must_acquire(scene.client.rwlock("a", lease=LEASE).update)
-    scene.plan(action)
+    lease = await fixture.harness.must_acquire(fixture.client.rwlock("a", lease=LEASE).update)
+    fixture.plan(action)
     try:
         assert await lease.upgrade(TIMEOUT)
     except OutcomeUnknown:
         lease.ensure()
     else:
-        holder = await scene.direct().holder()
+        holder = await fixture.direct().holder()
         assert holder is not None
         assert (holder.token, holder.mode) == (lease.token, "exclusive")
     await lease.release()
 
 
-async def downgrade(scene: Scene, action: str) -> None:
+async def downgrade(fixture: Fixture, action: str) -> None:
     """Others can read as soon as the renewer has repeated the request."""
-    shared = scene.client.rwlock("a", lease=LEASE)
-    write = await scene.harness.must_acquire(shared.write)
-    lease = await scene.harness.must_acquire(shared.read)
-    scene.plan(action)
+    shared = fixture.client.rwlock("a", lease=LEASE)
+    write = await fixture.harness.must_acquire(shared.write)
+    lease = await fixture.harness.must_acquire(shared.read)
+    fixture.plan(action)
     await write.release()
-    async with scene.watcher.rwlock("a", lease=LEASE, timeout=TIMEOUT).read:
+    async with fixture.watcher.rwlock("a", lease=LEASE, timeout=TIMEOUT).read:
         lease.ensure()
     await lease.release()
 
 
-async def take_permits(scene: Scene, action: str) -> None:
+async def take_permits(fixture: Fixture, action: str) -> None:
     """A repeated request takes no more permits."""
-    semaphore = scene.client.semaphore("a", permits=3, lease=LEASE)
-    scene.plan(action)
+    semaphore = fixture.client.semaphore("a", permits=3, lease=LEASE)
+    fixture.plan(action)
     try:
         lease = await semaphore.try_acquire(2, timeout=TIMEOUT)
     except OutcomeUnknown:
         return
     assert lease is not None
-    assert await scene.watcher.semaphore("a", permits=3).available() == 1
+    assert await fixture.watcher.semaphore("a", permits=3).available() == 1
     await lease.release()
 
 
@@ -236,18 +236,18 @@ FAULTS = [
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize(("scenario", "action"), FAULTS)
 def test_fault(scenario: Scenario, action: str, colour: str, server: Redis, tmp_path: Path) -> None:
-    play(server, colour, tmp_path, lambda scene: scenario(scene, action))
+    play(server, colour, tmp_path, lambda fixture: scenario(fixture, action))
 
 
-async def nested(scene: Scene) -> None:
-    lock = scene.lock()
-    lease = await scene.harness.must_acquire(lock)
-    scene.proxy.silence()
+async def nested(fixture: Fixture) -> None:
+    lock = fixture.lock()
+    lease = await fixture.harness.must_acquire(lock)
+    fixture.proxy.silence()
     inner = await lock.acquire(timeout=0)
     assert inner.token == lease.token
     await inner.release()
-    scene.proxy.heal()
-    assert await scene.token() == lease.token
+    fixture.proxy.heal()
+    assert await fixture.token() == lease.token
     await lease.release()
 
 
@@ -256,17 +256,17 @@ def test_a_nested_acquire_sends_no_request(colour: str, server: Redis, tmp_path:
     play(server, colour, tmp_path, nested)
 
 
-async def handed_to_a_disconnected_waiter(scene: Scene) -> None:
+async def handed_to_a_disconnected_waiter(fixture: Fixture) -> None:
     """A disconnected waiter is handed the lock; the next one waits for CONFIRM_WITHIN at most."""
-    lease = await scene.harness.must_acquire(scene.direct())
-    disconnected = scene.harness.spawn(outwait, scene)
-    await scene.harness.wait_for_waiters(scene.direct(), 1)
-    behind = scene.harness.spawn(take_and_release, scene)
-    await scene.harness.wait_for_waiters(scene.direct(), 2)
-    scene.proxy.silence()
+    lease = await fixture.harness.must_acquire(fixture.direct())
+    disconnected = fixture.harness.spawn(outwait, fixture)
+    await fixture.harness.wait_for_waiters(fixture.direct(), 1)
+    behind = fixture.harness.spawn(take_and_release, fixture)
+    await fixture.harness.wait_for_waiters(fixture.direct(), 2)
+    fixture.proxy.silence()
     await lease.release()
     assert await behind.join() > lease.token
-    scene.proxy.heal()
+    fixture.proxy.heal()
     await disconnected.join()
 
 
@@ -277,14 +277,14 @@ def test_a_disconnected_waiter_delays_the_next_one_briefly(
     play(server, colour, tmp_path, handed_to_a_disconnected_waiter)
 
 
-async def released_in_a_partition(scene: Scene) -> None:
+async def released_in_a_partition(fixture: Fixture) -> None:
     """The release gets no reply; when the connection is back, the renewer releases the lock."""
-    lease = await scene.harness.must_acquire(scene.lock())
-    scene.proxy.silence()
+    lease = await fixture.harness.must_acquire(fixture.lock())
+    fixture.proxy.silence()
     with pytest.raises(LeaseLost) as raised:
         await lease.release()
     assert isinstance(raised.value.__cause__, OutcomeUnknown)
-    scene.proxy.heal()
+    fixture.proxy.heal()
 
 
 @pytest.mark.parametrize("colour", COLOURS)

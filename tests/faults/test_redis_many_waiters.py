@@ -67,7 +67,7 @@ async def end(tasks: list[asyncio.Task[None]]) -> None:
 
 
 def test_one_task_polls_for_all(empty: Redis) -> None:
-    async def scene() -> int:
+    async def scenario() -> int:
         async with leaselock.AsyncClient(empty.url) as client:
             tasks = await queue_up(empty, client.lock(LOCK), TASKS)
             before = empty.command_count()
@@ -77,11 +77,11 @@ def test_one_task_polls_for_all(empty: Redis) -> None:
             return asked
 
     hold(empty, 600_000)
-    assert asyncio.run(scene()) < COMMANDS
+    assert asyncio.run(scenario()) < COMMANDS
 
 
 def test_all_waiters_are_served_when_the_holder_dies(empty: Redis) -> None:
-    async def scene() -> float:
+    async def scenario() -> float:
         async with leaselock.AsyncClient(empty.url) as client:
             tasks = await queue_up(empty, client.lock(LOCK), TASKS)
             began = time.monotonic()
@@ -89,11 +89,11 @@ def test_all_waiters_are_served_when_the_holder_dies(empty: Redis) -> None:
             return time.monotonic() - began
 
     hold(empty, 1000)
-    assert asyncio.run(scene()) < 5.0 * pace()
+    assert asyncio.run(scenario()) < 5.0 * pace()
 
 
 def test_when_the_polling_task_gives_up_the_next_one_polls(empty: Redis) -> None:
-    async def scene() -> float:
+    async def scenario() -> float:
         async with leaselock.AsyncClient(empty.url) as client:
             tasks = await queue_up(empty, client.lock(LOCK), TASKS)
             await end(tasks[: TASKS // 2])
@@ -102,13 +102,13 @@ def test_when_the_polling_task_gives_up_the_next_one_polls(empty: Redis) -> None
             return time.monotonic() - began
 
     hold(empty, 1500)
-    assert asyncio.run(scene()) < 5.0 * pace()
+    assert asyncio.run(scenario()) < 5.0 * pace()
 
 
 def test_the_task_that_became_first_by_a_grant_polls_soon(empty: Redis) -> None:
     """The polling task is granted the lock, and the server loses its data meanwhile."""
 
-    async def scene() -> float:
+    async def scenario() -> float:
         async with leaselock.AsyncClient(empty.url) as client:
             lock = client.lock(LOCK)
             gate = asyncio.Event()
@@ -134,11 +134,11 @@ def test_the_task_that_became_first_by_a_grant_polls_soon(empty: Redis) -> None:
             return took
 
     hold(empty, 600_000)
-    assert asyncio.run(scene()) < 8.0 * pace()
+    assert asyncio.run(scenario()) < 8.0 * pace()
 
 
 def test_a_message_wakes_the_named_task_at_any_position(empty: Redis) -> None:
-    async def scene() -> float:
+    async def scenario() -> float:
         async with leaselock.AsyncClient(empty.url) as client, asyncio.timeout(TIMEOUT):
             lock = client.lock(LOCK)
             waiting = await queue_up(empty, lock, 2)
@@ -153,22 +153,22 @@ def test_a_message_wakes_the_named_task_at_any_position(empty: Redis) -> None:
             return took
 
     hold(empty, 600_000)
-    assert asyncio.run(scene()) < 1.5 * pace()
+    assert asyncio.run(scenario()) < 1.5 * pace()
 
 
 def test_a_burst_of_requests_does_not_mean_a_silent_server(empty: Redis) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with leaselock.AsyncClient(empty.url, op_timeout=0.5 * pace()) as client:
             await end(await queue_up(empty, client.lock(LOCK), 1500))
 
     hold(empty, 600_000)
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_message_wakes_the_named_task(empty: Redis) -> None:
     """The first waiter in the server's queue need not be the first one of its client."""
 
-    async def scene() -> list[str]:
+    async def scenario() -> list[str]:
         order: list[str] = []
 
         async def enter(lock: leaselock.AsyncLock, label: str) -> None:
@@ -190,4 +190,4 @@ def test_a_message_wakes_the_named_task(empty: Redis) -> None:
             await asyncio.wait_for(asyncio.gather(first, second), TIMEOUT)
         return order
 
-    assert asyncio.run(scene()) == ["second", "first"]
+    assert asyncio.run(scenario()) == ["second", "first"]

@@ -45,17 +45,17 @@ def ask(driver: Aio, store: RedisStore, name: str) -> asyncio.Task[object]:
 
 
 def test_all_requests_are_served(server: Redis) -> None:
-    async def scene() -> int:
+    async def scenario() -> int:
         async with leaselock.AsyncClient(server.url) as client:
             tasks = [asyncio.create_task(lock.acquire()) for lock in locks_of(client)]
             return sum(not lease.lost for lease in await asyncio.gather(*tasks))
 
     server.ask("FLUSHALL")
-    assert asyncio.run(scene()) == TASKS
+    assert asyncio.run(scenario()) == TASKS
 
 
 def test_cancelled_requests_do_not_block_the_others(server: Redis) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with leaselock.AsyncClient(server.url) as client:
             tasks = [asyncio.create_task(lock.acquire()) for lock in locks_of(client)]
             for number, task in enumerate(tasks):
@@ -67,11 +67,11 @@ def test_cancelled_requests_do_not_block_the_others(server: Redis) -> None:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     server.ask("FLUSHALL")
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_queued_request_to_a_silent_server_fails_in_time(server: Redis) -> None:
-    async def scene() -> float:
+    async def scenario() -> float:
         async with leaselock.AsyncClient(server.url, op_timeout=OP_TIMEOUT * pace()) as client:
             async with client.lock("warm"):
                 pass
@@ -86,7 +86,7 @@ def test_a_queued_request_to_a_silent_server_fails_in_time(server: Redis) -> Non
 
     server.ask("FLUSHALL")
     try:
-        assert asyncio.run(scene()) < SOON * pace()
+        assert asyncio.run(scenario()) < SOON * pace()
     finally:
         server.cont()
 
@@ -97,7 +97,7 @@ def test_a_cancelled_request_does_not_mean_a_silent_server(server: Redis) -> Non
     def now() -> float:
         return time.monotonic() + late
 
-    async def scene() -> object:
+    async def scenario() -> object:
         nonlocal late
         store = RedisStore(settings_of(server.url), now, MultiplexedConnection)
         driver = Aio((store,))
@@ -120,13 +120,13 @@ def test_a_cancelled_request_does_not_mean_a_silent_server(server: Redis) -> Non
     server.ask("FLUSHALL")
     server.pause()
     try:
-        assert isinstance(asyncio.run(scene()), Grant)
+        assert isinstance(asyncio.run(scenario()), Grant)
     finally:
         server.cont()
 
 
 def test_the_slot_of_a_task_cancelled_at_that_moment_is_passed_on(server: Redis) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         store = RedisStore(settings_of(server.url), time.monotonic, MultiplexedConnection)
         driver = Aio((store,))
         until = time.monotonic() + 30.0
@@ -146,4 +146,4 @@ def test_the_slot_of_a_task_cancelled_at_that_moment_is_passed_on(server: Redis)
         assert first.cancelled()
         await driver.close()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from testkit.servers.redis import Redis
 from testkit.servers.rights import channels, commands, keys
-from tests.faults.scene import HARNESSES, STORE, TIMEOUT
+from tests.faults.fixture import HARNESSES, STORE, TIMEOUT
 
 from leaselock import NotApplied
 

@@ -14,7 +14,7 @@ import pytest
 from testkit.servers.process import HOST, Process, eventually, free_port, program
 from testkit.servers.redis import Redis
 from testkit.servers.resp import Wire
-from tests.faults.scene import TIMEOUT
+from tests.faults.fixture import TIMEOUT
 
 import leaselock
 

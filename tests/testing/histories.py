@@ -18,7 +18,7 @@ LOCK = "nightly"
 BOUNDS = Rules(ghost_bound=100, hand_over_bound=30)
 
 
-class Story:
+class HistoryBuilder:
     """Records written by hand, with small round numbers instead of nanoseconds."""
 
     def __init__(self) -> None:
@@ -107,40 +107,40 @@ def steps(ends: tuple[str, ...] = ENDS, least: int = 1) -> st.SearchStrategy[lis
     return st.lists(step, min_size=least, max_size=12)
 
 
-def valid(turns: list[Step]) -> Story:
+def valid(turns: list[Step]) -> HistoryBuilder:
     """Return one hold after another: only what users of a correct lock may observe."""
-    story, now, token = Story(), 1000, 0
+    builder, now, token = HistoryBuilder(), 1000, 0
     for number, step in enumerate(turns):
         token += step.rise
         start = now + step.gap
-        _turn(story, step, number, start, token)
+        _turn(builder, step, number, start, token)
         now = start + step.length + 1
-    return story
+    return builder
 
 
-def _turn(story: Story, step: Step, number: int, start: int, token: int) -> None:
+def _turn(builder: HistoryBuilder, step: Step, number: int, start: int, token: int) -> None:
     end = start + step.length
     # A dead process must not write records again.
     pid = 100 + number if step.end in ("killed", "died") else step.pid
     if step.end == "unknown":
-        story.put(end, Event.UNKNOWN, story.acquiring(start, pid=pid), pid)
+        builder.put(end, Event.UNKNOWN, builder.acquiring(start, pid=pid), pid)
         return
     valid_until = end if step.end == "expired" else None
-    hold = story.grant(start, token, pid=pid, began=start - step.wait, valid=valid_until)
-    story.write(start + 1, start, token, hold, pid)
+    hold = builder.grant(start, token, pid=pid, began=start - step.wait, valid=valid_until)
+    builder.write(start + 1, start, token, hold, pid)
     for attempt in range(step.tries):
-        story.refuse(start + attempt, start + attempt + 1)
-    _finish(story, step, hold, pid, end)
+        builder.refuse(start + attempt, start + attempt + 1)
+    _finish(builder, step, hold, pid, end)
 
 
-def _finish(story: Story, step: Step, hold: int, pid: int, end: int) -> None:
+def _finish(builder: HistoryBuilder, step: Step, hold: int, pid: int, end: int) -> None:
     if step.end == "released":
-        story.release(hold, end, pid=pid)
+        builder.release(hold, end, pid=pid)
     elif step.end == "lost":
-        story.put(end, Event.LOST_REPORTED, hold, pid)
+        builder.put(end, Event.LOST_REPORTED, hold, pid)
     elif step.end == "expired":
         # The process resumes long after its lease, while another one holds the lock.
-        story.put(end + 40, Event.RELEASING, hold, pid)
-        story.put(end + 41, Event.RELEASE_LOST, hold, pid)
+        builder.put(end + 40, Event.RELEASING, hold, pid)
+        builder.put(end + 41, Event.RELEASE_LOST, hold, pid)
     elif step.end == "killed":
-        story.kill(end, pid)
+        builder.kill(end, pid)

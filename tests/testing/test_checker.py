@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.testing.histories import BOUNDS, LOCK, Story
+from tests.testing.histories import BOUNDS, LOCK, HistoryBuilder
 
 from leaselock.testing.checker import Rules
 from leaselock.testing.record_format import Event, Record, lock_id
@@ -13,10 +13,10 @@ from leaselock.testing.verdict import Kind
 
 
 def test_overlap_is_found_and_described() -> None:
-    story = Story()
-    first = story.hold(10, 50, 1, pid=7)
-    second = story.hold(40, 60, 2, pid=8)
-    verdict = story.check()
+    builder = HistoryBuilder()
+    first = builder.hold(10, 50, 1, pid=7)
+    second = builder.hold(40, 60, 2, pid=8)
+    verdict = builder.check()
     assert verdict.kinds() == {Kind.OVERLAP}
     assert verdict.violations[0].holds == (first, second)
     for part in (repr(LOCK), "pid 7", "pid 8", "token 1", "token 2", "+0.000000041 s"):
@@ -24,84 +24,84 @@ def test_overlap_is_found_and_described() -> None:
 
 
 def test_overlap_with_an_earlier_long_hold() -> None:
-    story = Story()
-    story.hold(10, 100, 1, pid=1)
-    story.hold(20, 25, 2, pid=2)
-    story.hold(50, 55, 3, pid=3)
-    assert len(story.check().violations) == 2
+    builder = HistoryBuilder()
+    builder.hold(10, 100, 1, pid=1)
+    builder.hold(20, 25, 2, pid=2)
+    builder.hold(50, 55, 3, pid=3)
+    assert len(builder.check().violations) == 2
 
 
 @pytest.mark.parametrize("ending", [Event.RELEASING, Event.LOST_REPORTED])
 def test_certain_interval_ends_at_releasing_or_reported_loss(ending: Event) -> None:
-    story = Story()
-    hold = story.grant(10, 1, pid=1)
-    story.put(20, ending, hold, pid=1)
-    story.put(90, Event.RELEASE_LOST, hold, pid=1)
-    story.hold(20, 30, 2, pid=2)
-    assert Kind.OVERLAP not in story.check().kinds()
-    story.hold(15, 17, 3, pid=3)
-    assert Kind.OVERLAP in story.check().kinds()
+    builder = HistoryBuilder()
+    hold = builder.grant(10, 1, pid=1)
+    builder.put(20, ending, hold, pid=1)
+    builder.put(90, Event.RELEASE_LOST, hold, pid=1)
+    builder.hold(20, 30, 2, pid=2)
+    assert Kind.OVERLAP not in builder.check().kinds()
+    builder.hold(15, 17, 3, pid=3)
+    assert Kind.OVERLAP in builder.check().kinds()
 
 
 def test_certain_interval_ends_with_the_lease() -> None:
-    story = Story()
-    hold = story.grant(10, 1, pid=1, valid=20)
-    story.put(90, Event.RELEASING, hold, pid=1)
-    story.put(91, Event.RELEASE_LOST, hold, pid=1)
-    story.hold(20, 60, 2, pid=2)
-    assert story.check().ok
+    builder = HistoryBuilder()
+    hold = builder.grant(10, 1, pid=1, valid=20)
+    builder.put(90, Event.RELEASING, hold, pid=1)
+    builder.put(91, Event.RELEASE_LOST, hold, pid=1)
+    builder.hold(20, 60, 2, pid=2)
+    assert builder.check().ok
 
 
 def test_renewal_extends_the_certain_interval() -> None:
-    story = Story()
-    hold = story.grant(10, 1, pid=1, valid=20)
-    story.put(15, Event.VALID_UNTIL, hold, pid=1, aux=40)
-    story.put(90, Event.RELEASING, hold, pid=1)
-    story.hold(30, 60, 2, pid=2)
-    assert story.check().kinds() == {Kind.OVERLAP}
+    builder = HistoryBuilder()
+    hold = builder.grant(10, 1, pid=1, valid=20)
+    builder.put(15, Event.VALID_UNTIL, hold, pid=1, aux=40)
+    builder.put(90, Event.RELEASING, hold, pid=1)
+    builder.hold(30, 60, 2, pid=2)
+    assert builder.check().kinds() == {Kind.OVERLAP}
 
 
 def test_shortened_lease_is_valid_until_it_was_shortened() -> None:
-    story = Story()
-    hold = story.grant(10, 1, pid=1, valid=80)
-    story.put(30, Event.VALID_UNTIL, hold, pid=1, aux=12)
-    story.put(90, Event.RELEASING, hold, pid=1)
-    assert story.history().locks[lock_id(LOCK)].holds[0].certain_interval == (10, 30)
+    builder = HistoryBuilder()
+    hold = builder.grant(10, 1, pid=1, valid=80)
+    builder.put(30, Event.VALID_UNTIL, hold, pid=1, aux=12)
+    builder.put(90, Event.RELEASING, hold, pid=1)
+    assert builder.history().locks[lock_id(LOCK)].holds[0].certain_interval == (10, 30)
 
 
 def test_grant_recorded_after_its_lease_has_no_certain_interval() -> None:
-    story = Story()
-    frozen = story.grant(50, 1, pid=1, began=5, valid=30)
-    story.put(60, Event.RELEASING, frozen, pid=1)
-    story.put(61, Event.RELEASE_LOST, frozen, pid=1)
-    story.hold(40, 70, 2, pid=2)
-    assert story.check().ok
+    builder = HistoryBuilder()
+    frozen = builder.grant(50, 1, pid=1, began=5, valid=30)
+    builder.put(60, Event.RELEASING, frozen, pid=1)
+    builder.put(61, Event.RELEASE_LOST, frozen, pid=1)
+    builder.hold(40, 70, 2, pid=2)
+    assert builder.check().ok
 
 
 def test_lease_that_ends_at_its_grant_has_no_certain_interval() -> None:
-    story = Story()
-    story.grant(50, 1, pid=1, began=5, valid=50)
-    story.hold(40, 70, 2, pid=2)
-    assert story.check().ok
+    builder = HistoryBuilder()
+    builder.grant(50, 1, pid=1, began=5, valid=50)
+    builder.hold(40, 70, 2, pid=2)
+    assert builder.check().ok
 
 
 def test_first_reported_loss_counts() -> None:
-    story = Story()
-    hold = story.grant(10, 1, pid=1)
-    story.put(40, Event.LOST_REPORTED, hold, pid=1)
-    story.put(20, Event.LOST_REPORTED, hold, pid=1)
-    story.hold(30, 35, 2, pid=2)
+    builder = HistoryBuilder()
+    hold = builder.grant(10, 1, pid=1)
+    builder.put(40, Event.LOST_REPORTED, hold, pid=1)
+    builder.put(20, Event.LOST_REPORTED, hold, pid=1)
+    builder.hold(30, 35, 2, pid=2)
     for _ in range(2):
-        assert story.check().ok
-        story.records.reverse()
+        assert builder.check().ok
+        builder.records.reverse()
 
 
 def test_unknown_attempt_has_no_certain_interval() -> None:
-    story = Story()
-    story.put(60, Event.UNKNOWN, story.acquiring(5, pid=1), pid=1)
-    story.hold(10, 20, 1, pid=2)
-    assert story.check().ok
-    assert [hold.certain_interval for hold in story.history().locks[lock_id(LOCK)].holds] == [
+    builder = HistoryBuilder()
+    builder.put(60, Event.UNKNOWN, builder.acquiring(5, pid=1), pid=1)
+    builder.hold(10, 20, 1, pid=2)
+    assert builder.check().ok
+    assert [hold.certain_interval for hold in builder.history().locks[lock_id(LOCK)].holds] == [
         None,
         (10, 20),
     ]
@@ -111,156 +111,156 @@ def test_unknown_attempt_has_no_certain_interval() -> None:
 
 
 def test_dead_process_holds_nothing_after_its_last_record() -> None:
-    story = Story()
-    story.grant(10, 1, pid=1)
-    story.hold(11, 20, 2, pid=2)
-    verdict = story.check()
+    builder = HistoryBuilder()
+    builder.grant(10, 1, pid=1)
+    builder.hold(11, 20, 2, pid=2)
+    verdict = builder.check()
     assert verdict.ok
     assert verdict.counts.died_holding == 1
 
 
 def test_dead_process_held_at_its_last_record() -> None:
-    story = Story()
-    hold = story.grant(10, 1, pid=1)
-    story.put(15, Event.WRITING, hold, pid=1)
-    story.hold(15, 20, 2, pid=2)
-    assert story.check().kinds() == {Kind.OVERLAP}
+    builder = HistoryBuilder()
+    hold = builder.grant(10, 1, pid=1)
+    builder.put(15, Event.WRITING, hold, pid=1)
+    builder.hold(15, 20, 2, pid=2)
+    assert builder.check().kinds() == {Kind.OVERLAP}
 
 
 def test_killed_process_held_until_the_signal() -> None:
-    story = Story()
-    story.grant(10, 1, pid=1)
-    story.kill(50, pid=1)
-    story.hold(51, 60, 2, pid=2)
-    assert story.check().ok
-    story.hold(49, 50, 3, pid=3)
-    assert Kind.OVERLAP in story.check().kinds()
+    builder = HistoryBuilder()
+    builder.grant(10, 1, pid=1)
+    builder.kill(50, pid=1)
+    builder.hold(51, 60, 2, pid=2)
+    assert builder.check().ok
+    builder.hold(49, 50, 3, pid=3)
+    assert Kind.OVERLAP in builder.check().kinds()
 
 
 def test_record_between_killed_and_the_signal_counts() -> None:
-    story = Story()
-    hold = story.grant(10, 1, pid=1)
-    story.kill(50, pid=1)
-    story.put(55, Event.WRITING, hold, pid=1)
-    story.hold(53, 60, 2, pid=2)
-    assert story.check().kinds() == {Kind.OVERLAP}
+    builder = HistoryBuilder()
+    hold = builder.grant(10, 1, pid=1)
+    builder.kill(50, pid=1)
+    builder.put(55, Event.WRITING, hold, pid=1)
+    builder.hold(53, 60, 2, pid=2)
+    assert builder.check().kinds() == {Kind.OVERLAP}
 
 
 def test_kill_applies_to_the_process_that_had_the_pid() -> None:
-    story = Story()
-    story.grant(10, 1, pid=1)
+    builder = HistoryBuilder()
+    builder.grant(10, 1, pid=1)
     later = Record(100, Event.ACQUIRING, lock_id(LOCK), 77, pid=1, born=5)
-    story.records += [later, later._replace(ts=101, event=Event.GRANTED, token=3)]
-    story.kill(30, pid=1)
-    story.kill(200, pid=1)
-    story.kill(3, pid=1)  # no process with this pid had recorded anything yet
-    cores = [hold.certain_interval for hold in story.history().locks[lock_id(LOCK)].grants()]
+    builder.records += [later, later._replace(ts=101, event=Event.GRANTED, token=3)]
+    builder.kill(30, pid=1)
+    builder.kill(200, pid=1)
+    builder.kill(3, pid=1)  # no process with this pid had recorded anything yet
+    cores = [hold.certain_interval for hold in builder.history().locks[lock_id(LOCK)].grants()]
     assert cores == [(10, 31), (101, 201)]
 
 
 def test_hold_resumed_by_another_process_continues() -> None:
-    story = Story()
-    hold = story.grant(10, 1, pid=1)
-    story.put(100, Event.RELEASING, hold, pid=2)
-    story.put(101, Event.RELEASED, hold, pid=2)
-    story.hold(50, 60, 2, pid=3)
+    builder = HistoryBuilder()
+    hold = builder.grant(10, 1, pid=1)
+    builder.put(100, Event.RELEASING, hold, pid=2)
+    builder.put(101, Event.RELEASED, hold, pid=2)
+    builder.hold(50, 60, 2, pid=3)
     for _ in range(2):
-        (violation,) = story.check().violations
+        (violation,) = builder.check().violations
         assert violation.kind is Kind.OVERLAP
         assert "pid 1 " in str(violation)
-        story.records.reverse()
+        builder.records.reverse()
 
 
 def test_death_during_release_is_not_death_while_holding() -> None:
-    story = Story()
-    story.put(20, Event.RELEASING, story.grant(10, 1))
-    assert story.check().counts.died_holding == 0
+    builder = HistoryBuilder()
+    builder.put(20, Event.RELEASING, builder.grant(10, 1))
+    assert builder.check().counts.died_holding == 0
 
 
 # --- tokens -------------------------------------------------------------------------------------
 
 
 def test_decreasing_token_is_found() -> None:
-    story = Story()
-    higher = story.hold(10, 20, 5)
-    lower = story.hold(30, 40, 4)
-    story.hold(50, 60, 6)
-    (violation,) = story.check().violations
+    builder = HistoryBuilder()
+    higher = builder.hold(10, 20, 5)
+    lower = builder.hold(30, 40, 4)
+    builder.hold(50, 60, 6)
+    (violation,) = builder.check().violations
     assert (violation.kind, violation.holds) == (Kind.TOKEN_ORDER, (higher, lower))
 
 
 def test_decreasing_token_is_found_without_certain_intervals() -> None:
-    story = Story()
+    builder = HistoryBuilder()
     for start, token in ((10, 5), (30, 4)):
-        hold = story.grant(start, token, valid=start)
-        story.put(start + 1, Event.LOST_REPORTED, hold)
-    assert story.check().kinds() == {Kind.TOKEN_ORDER}
+        hold = builder.grant(start, token, valid=start)
+        builder.put(start + 1, Event.LOST_REPORTED, hold)
+    assert builder.check().kinds() == {Kind.TOKEN_ORDER}
 
 
 def test_reused_token_is_found() -> None:
-    story = Story()
-    holds = (story.hold(10, 20, 5), story.hold(30, 40, 5))
-    (violation,) = story.check().violations
+    builder = HistoryBuilder()
+    holds = (builder.hold(10, 20, 5), builder.hold(30, 40, 5))
+    (violation,) = builder.check().violations
     assert (violation.kind, violation.holds) == (Kind.TOKEN_REUSED, holds)
 
 
 def test_grants_without_tokens_are_not_compared() -> None:
-    story = Story()
-    story.hold(10, 20, 5)
-    story.hold(30, 40)
-    story.hold(50, 60, 6)
-    assert story.check().ok
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 5)
+    builder.hold(30, 40)
+    builder.hold(50, 60, 6)
+    assert builder.check().ok
 
 
 def test_nested_grant_must_have_the_outer_token() -> None:
-    story = Story()
-    hold = story.grant(10, 5)
-    story.put(12, Event.GRANTED, hold, token=5)
-    story.release(hold, 20)
-    verdict = story.check()
+    builder = HistoryBuilder()
+    hold = builder.grant(10, 5)
+    builder.put(12, Event.GRANTED, hold, token=5)
+    builder.release(hold, 20)
+    verdict = builder.check()
     assert verdict.ok
     assert verdict.counts.grants == 1
-    story.put(13, Event.GRANTED, hold, token=6)
-    assert story.check().kinds() == {Kind.NESTED_TOKEN}
+    builder.put(13, Event.GRANTED, hold, token=6)
+    assert builder.check().kinds() == {Kind.NESTED_TOKEN}
 
 
 # --- the guarded resource -----------------------------------------------------------------------
 
 
 def test_accepted_write_with_a_decreasing_token_is_found() -> None:
-    story = Story()
-    story.hold(10, 20, 1)
-    story.write(15, 1, 1, hold=1)
-    story.write(18, 3, 1, hold=5, pid=5)
-    story.write(19, 2, 2, hold=6)
-    story.write(21, 4, None, hold=7)
-    (violation,) = story.check().violations
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1)
+    builder.write(15, 1, 1, hold=1)
+    builder.write(18, 3, 1, hold=5, pid=5)
+    builder.write(19, 2, 2, hold=6)
+    builder.write(21, 4, None, hold=7)
+    (violation,) = builder.check().violations
     assert (violation.kind, violation.holds) == (Kind.STALE_WRITE, (6, 5))
     assert "pid 5" in str(violation)
 
 
 def test_rejected_write_is_not_a_violation() -> None:
-    story = Story()
-    hold = story.hold(10, 20, 1)
-    story.write(15, 1, 2)
-    story.put(30, Event.WRITE_REJECTED, hold, token=1)
-    assert story.check().ok
+    builder = HistoryBuilder()
+    hold = builder.hold(10, 20, 1)
+    builder.write(15, 1, 2)
+    builder.put(30, Event.WRITE_REJECTED, hold, token=1)
+    assert builder.check().ok
 
 
 def test_two_writes_with_one_position_are_a_lost_update() -> None:
-    story = Story()
-    story.hold(10, 20, 1)
-    story.write(16, 7, 1, hold=4, pid=2)
-    story.write(15, 7, 1, hold=3)
-    (violation,) = story.check().violations
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1)
+    builder.write(16, 7, 1, hold=4, pid=2)
+    builder.write(15, 7, 1, hold=3)
+    (violation,) = builder.check().violations
     assert (violation.kind, violation.holds) == (Kind.LOST_UPDATE, (3, 4))
 
 
 def test_writes_without_a_lock_are_counted_and_checked() -> None:
-    story = Story()
-    story.write(15, 1, None, hold=5)
-    story.write(16, 1, None, hold=6)
-    verdict = story.check(Rules(min_grants=0))
+    builder = HistoryBuilder()
+    builder.write(15, 1, None, hold=5)
+    builder.write(16, 1, None, hold=6)
+    verdict = builder.check(Rules(min_grants=0))
     assert verdict.kinds() == {Kind.LOST_UPDATE}
     assert (verdict.counts.attempts, verdict.counts.writes) == (0, 2)
 
@@ -269,28 +269,28 @@ def test_writes_without_a_lock_are_counted_and_checked() -> None:
 
 
 def test_contradictory_events_are_found() -> None:
-    story = Story()
-    story.put(12, Event.REFUSED, story.hold(10, 20))
-    story.put(30, Event.RELEASED, story.grant(25))
-    story.put(40, Event.RELEASING, story.acquiring(39))
-    unknown = story.acquiring(50)
-    story.put(51, Event.UNKNOWN, unknown)
-    story.put(52, Event.GRANTED, unknown)
-    found = [text for text in story.check().violations if text.kind is Kind.MALFORMED]
+    builder = HistoryBuilder()
+    builder.put(12, Event.REFUSED, builder.hold(10, 20))
+    builder.put(30, Event.RELEASED, builder.grant(25))
+    builder.put(40, Event.RELEASING, builder.acquiring(39))
+    unknown = builder.acquiring(50)
+    builder.put(51, Event.UNKNOWN, unknown)
+    builder.put(52, Event.GRANTED, unknown)
+    found = [text for text in builder.check().violations if text.kind is Kind.MALFORMED]
     assert len(found) == 4
 
 
 @pytest.mark.parametrize("answer", [Event.GRANTED, Event.REFUSED, Event.UNKNOWN])
 def test_answer_without_acquiring_is_an_attempt(answer: Event) -> None:
-    story = Story()
-    story.put(10, answer, 5)
-    verdict = story.check(Rules(min_grants=0))
+    builder = HistoryBuilder()
+    builder.put(10, answer, 5)
+    verdict = builder.check(Rules(min_grants=0))
     assert verdict.ok
     assert (verdict.counts.attempts, verdict.counts.wait_max) == (1, 0)
 
 
 def test_attempt_without_an_answer_is_not_a_violation() -> None:
-    story = Story()
-    story.hold(10, 20)
-    story.acquiring(30)
-    assert story.check(BOUNDS).ok
+    builder = HistoryBuilder()
+    builder.hold(10, 20)
+    builder.acquiring(30)
+    assert builder.check(BOUNDS).ok

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.testing.histories import BOUNDS, Step, Story, steps, valid
+from tests.testing.histories import BOUNDS, HistoryBuilder, Step, steps, valid
 
 from leaselock.testing.checker import Rules, check
 from leaselock.testing.history import History
@@ -35,76 +35,76 @@ def test_valid_history_passes(turns: list[Step]) -> None:
 
 @given(steps(), st.randoms(use_true_random=False))
 def test_order_of_records_does_not_matter(turns: list[Step], rng: random.Random) -> None:
-    story = valid(turns)
-    before = story.check(BOUNDS)
-    rng.shuffle(story.records)
-    assert story.check(BOUNDS) == before
+    builder = valid(turns)
+    before = builder.check(BOUNDS)
+    rng.shuffle(builder.records)
+    assert builder.check(BOUNDS) == before
 
 
 # --- mutations ----------------------------------------------------------------------------------
 
 
-def grants(story: Story) -> list[int]:
-    return [i for i, record in enumerate(story.records) if record.event is Event.GRANTED]
+def grants(builder: HistoryBuilder) -> list[int]:
+    return [i for i, record in enumerate(builder.records) if record.event is Event.GRANTED]
 
 
-def change_token(story: Story, index: int, token: int | None) -> None:
-    story.records[index] = story.records[index]._replace(token=token)
+def change_token(builder: HistoryBuilder, index: int, token: int | None) -> None:
+    builder.records[index] = builder.records[index]._replace(token=token)
 
 
-def intrude(story: Story, chosen: int) -> None:
-    victim = story.records[grants(story)[chosen]]
-    story.release(story.grant(victim.ts + 1, pid=50), victim.ts + 2, pid=50)
+def intrude(builder: HistoryBuilder, chosen: int) -> None:
+    victim = builder.records[grants(builder)[chosen]]
+    builder.release(builder.grant(victim.ts + 1, pid=50), victim.ts + 2, pid=50)
 
 
-def swap_tokens(story: Story, chosen: int) -> None:
-    one, other = grants(story)[chosen], grants(story)[chosen + 1]
-    low, high = story.records[one].token, story.records[other].token
-    change_token(story, one, high)
-    change_token(story, other, low)
+def swap_tokens(builder: HistoryBuilder, chosen: int) -> None:
+    one, other = grants(builder)[chosen], grants(builder)[chosen + 1]
+    low, high = builder.records[one].token, builder.records[other].token
+    change_token(builder, one, high)
+    change_token(builder, other, low)
 
 
-def repeat_token(story: Story, chosen: int) -> None:
-    one, other = grants(story)[chosen], grants(story)[chosen + 1]
-    change_token(story, other, story.records[one].token)
+def repeat_token(builder: HistoryBuilder, chosen: int) -> None:
+    one, other = grants(builder)[chosen], grants(builder)[chosen + 1]
+    change_token(builder, other, builder.records[one].token)
 
 
-def extend_hold(story: Story, chosen: int) -> None:
+def extend_hold(builder: HistoryBuilder, chosen: int) -> None:
     """Extend one certain interval beyond the next grant."""
-    hold = story.records[grants(story)[chosen]].hold
-    later = story.records[grants(story)[chosen + 1]].ts + 1
-    for i, record in enumerate(story.records):
+    hold = builder.records[grants(builder)[chosen]].hold
+    later = builder.records[grants(builder)[chosen + 1]].ts + 1
+    for i, record in enumerate(builder.records):
         if record.hold == hold and record.event is Event.RELEASING:
-            story.records[i] = record._replace(ts=later)
+            builder.records[i] = record._replace(ts=later)
 
 
-def forget_releasing(story: Story, chosen: int) -> None:
-    hold = story.records[grants(story)[chosen]].hold
-    story.records = [r for r in story.records if (r.hold, r.event) != (hold, Event.RELEASING)]
+def forget_releasing(builder: HistoryBuilder, chosen: int) -> None:
+    hold = builder.records[grants(builder)[chosen]].hold
+    builder.records = [r for r in builder.records if (r.hold, r.event) != (hold, Event.RELEASING)]
 
 
-def refuse_without_cause(story: Story, chosen: int) -> None:
-    story.refuse(FAR + chosen, FAR + chosen + 1)
+def refuse_without_cause(builder: HistoryBuilder, chosen: int) -> None:
+    builder.refuse(FAR + chosen, FAR + chosen + 1)
 
 
-def leave_waiting(story: Story, chosen: int) -> None:
-    story.refuse(FAR + chosen, FAR + 500, timeout=500)
+def leave_waiting(builder: HistoryBuilder, chosen: int) -> None:
+    builder.refuse(FAR + chosen, FAR + 500, timeout=500)
 
 
-def swap_writes(story: Story, chosen: int) -> None:
-    writes = [i for i, record in enumerate(story.records) if record.event is Event.WRITE_DONE]
+def swap_writes(builder: HistoryBuilder, chosen: int) -> None:
+    writes = [i for i, record in enumerate(builder.records) if record.event is Event.WRITE_DONE]
     one, other = writes[chosen], writes[chosen + 1]
-    low, high = story.records[one].aux, story.records[other].aux
-    story.records[one] = story.records[one]._replace(aux=high)
-    story.records[other] = story.records[other]._replace(aux=low)
+    low, high = builder.records[one].aux, builder.records[other].aux
+    builder.records[one] = builder.records[one]._replace(aux=high)
+    builder.records[other] = builder.records[other]._replace(aux=low)
 
 
-def lose_update(story: Story, chosen: int) -> None:
-    done = [record for record in story.records if record.event is Event.WRITE_DONE][chosen]
-    story.write(done.ts + 1, done.aux, done.token)
+def lose_update(builder: HistoryBuilder, chosen: int) -> None:
+    done = [record for record in builder.records if record.event is Event.WRITE_DONE][chosen]
+    builder.write(done.ts + 1, done.aux, done.token)
 
 
-MUTATIONS: list[tuple[Callable[[Story, int], None], Kind]] = [
+MUTATIONS: list[tuple[Callable[[HistoryBuilder, int], None], Kind]] = [
     (intrude, Kind.OVERLAP),
     (extend_hold, Kind.OVERLAP),
     (swap_tokens, Kind.TOKEN_ORDER),
@@ -123,11 +123,14 @@ MUTATIONS: list[tuple[Callable[[Story, int], None], Kind]] = [
 @given(turns=steps(ends=("released",), least=2), data=st.data())
 @settings(max_examples=30)
 def test_mutated_history_fails(
-    mutate: Callable[[Story, int], None], kind: Kind, turns: list[Step], data: st.DataObject
+    mutate: Callable[[HistoryBuilder, int], None],
+    kind: Kind,
+    turns: list[Step],
+    data: st.DataObject,
 ) -> None:
-    story = valid(turns)
-    mutate(story, data.draw(st.integers(0, len(turns) - 2)))
-    assert kind in story.check(BOUNDS).kinds()
+    builder = valid(turns)
+    mutate(builder, data.draw(st.integers(0, len(turns) - 2)))
+    assert kind in builder.check(BOUNDS).kinds()
 
 
 # --- brute force --------------------------------------------------------------------------------
@@ -149,29 +152,29 @@ def cases() -> st.SearchStrategy[list[Case]]:
     return st.lists(case, max_size=7)
 
 
-def story_of(cases: list[Case]) -> Story:
+def builder_of(cases: list[Case]) -> HistoryBuilder:
     """Return arbitrary histories, right or wrong, in a short time, so that many holds collide."""
-    story = Story()
+    builder = HistoryBuilder()
     for case, pid, asked, pauses, token, timeout in cases:
         times = [asked + sum(pauses[: i + 1]) for i in range(4)]
-        hold = story.acquiring(asked, pid=pid, timeout=timeout)
+        hold = builder.acquiring(asked, pid=pid, timeout=timeout)
         if case in ("refused", "unknown"):
-            story.put(times[0], Event[case.upper()], hold, pid)
+            builder.put(times[0], Event[case.upper()], hold, pid)
         elif case != "silent":
-            story.put(times[0], Event.GRANTED, hold, pid, token)
-            _end(story, case, hold, pid, times)
-    return story
+            builder.put(times[0], Event.GRANTED, hold, pid, token)
+            _end(builder, case, hold, pid, times)
+    return builder
 
 
-def _end(story: Story, case: str, hold: int, pid: int, times: list[int]) -> None:
+def _end(builder: HistoryBuilder, case: str, hold: int, pid: int, times: list[int]) -> None:
     if case == "lost":
-        story.put(times[1], Event.LOST_REPORTED, hold, pid)
+        builder.put(times[1], Event.LOST_REPORTED, hold, pid)
     if case == "expired":
-        story.put(times[0], Event.VALID_UNTIL, hold, pid, aux=times[1])
+        builder.put(times[0], Event.VALID_UNTIL, hold, pid, aux=times[1])
     if case in ("released", "expired", "unreleased"):
-        story.put(times[2], Event.RELEASING, hold, pid)
+        builder.put(times[2], Event.RELEASING, hold, pid)
     if case == "released":
-        story.put(times[3], Event.RELEASED, hold, pid)
+        builder.put(times[3], Event.RELEASED, hold, pid)
 
 
 def was_granted_before(one: Hold, other: Hold) -> bool:
@@ -252,8 +255,8 @@ def brute(lock: LockHistory, rules: Rules) -> dict[str, set[int]]:
     }
 
 
-def by_sweep(story: Story, rules: Rules) -> dict[str, set[int]]:
-    found = story.check(rules).violations
+def by_sweep(builder: HistoryBuilder, rules: Rules) -> dict[str, set[int]]:
+    found = builder.check(rules).violations
     named = {
         "overlap": (-1, {Kind.OVERLAP}),
         "order": (-1, {Kind.TOKEN_ORDER}),
@@ -270,11 +273,11 @@ def by_sweep(story: Story, rules: Rules) -> dict[str, set[int]]:
 @given(cases(), st.integers(0, 6), st.integers(0, 3))
 @settings(max_examples=600)
 def test_sweep_finds_the_same_as_brute_force(cases: list[Case], ghost: int, hand_over: int) -> None:
-    story = story_of(cases)
+    builder = builder_of(cases)
     rules = Rules(ghost_bound=ghost, hand_over_bound=hand_over)
-    locks = list(story.history().locks.values())
+    locks = list(builder.history().locks.values())
     expected = [brute(lock, rules) for lock in locks]
-    assert [by_sweep(story, rules)] * len(locks) == expected
+    assert [by_sweep(builder, rules)] * len(locks) == expected
 
 
 # --- size ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.testing.histories import Story
+from tests.testing.histories import HistoryBuilder
 
 import leaselock
 from leaselock._core.backend import compatible
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 LIMIT = 3
 
 
-class ModeStory(Story):
-    """A story in which attempts have modes, or permits."""
+class ModeHistoryBuilder(HistoryBuilder):
+    """A history in which attempts have modes, or permits."""
 
     def share(self, hold: int, ts: int, mode: str = "shared", *, pid: int = 1) -> None:
         """State the mode of an attempt."""
@@ -55,12 +55,12 @@ class ModeStory(Story):
 
 
 def test_readers_may_overlap_and_learn_of_their_grants_in_any_order() -> None:
-    story = ModeStory()
-    story.read(10, 50, 2, pid=1)
-    story.read(10, 60, 1, pid=2)
-    story.read(40, 70, 3, pid=3, mode="update")
-    story.hold(80, 90, 4, pid=4)
-    assert story.check().ok
+    builder = ModeHistoryBuilder()
+    builder.read(10, 50, 2, pid=1)
+    builder.read(10, 60, 1, pid=2)
+    builder.read(40, 70, 3, pid=3, mode="update")
+    builder.hold(80, 90, 4, pid=4)
+    assert builder.check().ok
 
 
 @pytest.mark.parametrize(
@@ -68,82 +68,82 @@ def test_readers_may_overlap_and_learn_of_their_grants_in_any_order() -> None:
     [("shared", ""), ("", "shared"), ("update", ""), ("", "update"), ("update", "update")],
 )
 def test_a_writer_beside_another_is_found(first: str, second: str) -> None:
-    story = ModeStory()
+    builder = ModeHistoryBuilder()
     for start, mode in ((10, first), (20, second)):
-        hold = story.hold(start, start + 30, start, pid=start)
+        hold = builder.hold(start, start + 30, start, pid=start)
         if mode:
-            story.share(hold, start - 1, mode, pid=start)
-    assert story.check().kinds() == {Kind.OVERLAP}
+            builder.share(hold, start - 1, mode, pid=start)
+    assert builder.check().kinds() == {Kind.OVERLAP}
 
 
 def test_a_writer_beside_an_earlier_one_of_several_readers_is_found() -> None:
-    story = ModeStory()
-    story.read(10, 100, 1, pid=1)
-    story.read(20, 30, 2, pid=2)
-    story.hold(50, 60, 3, pid=3)
-    assert len(story.check().violations) == 1
+    builder = ModeHistoryBuilder()
+    builder.read(10, 100, 1, pid=1)
+    builder.read(20, 30, 2, pid=2)
+    builder.hold(50, 60, 3, pid=3)
+    assert len(builder.check().violations) == 1
 
 
 def test_an_older_token_than_that_of_a_writer_is_found() -> None:
-    story = ModeStory()
-    story.hold(10, 20, 5, pid=1)
-    story.read(40, 50, 4, pid=2)
-    assert story.check().kinds() == {Kind.TOKEN_ORDER}
+    builder = ModeHistoryBuilder()
+    builder.hold(10, 20, 5, pid=1)
+    builder.read(40, 50, 4, pid=2)
+    assert builder.check().kinds() == {Kind.TOKEN_ORDER}
 
 
 def test_a_writer_with_an_older_token_than_a_reader_is_found() -> None:
-    story = ModeStory()
-    story.read(10, 20, 5, pid=1)
-    story.hold(21, 30, 4, pid=2)
-    assert story.check().kinds() == {Kind.TOKEN_ORDER}
+    builder = ModeHistoryBuilder()
+    builder.read(10, 20, 5, pid=1)
+    builder.hold(21, 30, 4, pid=2)
+    assert builder.check().kinds() == {Kind.TOKEN_ORDER}
 
 
 def test_permits_within_the_limit() -> None:
-    story = ModeStory()
-    story.permits(10, 50, 1, 2, pid=1)
-    story.permits(20, 30, 2, 1, pid=2)
-    story.permits(31, 60, 3, 1, pid=3)
-    story.permits(51, 60, 4, 2, pid=4)
-    assert story.check().ok
+    builder = ModeHistoryBuilder()
+    builder.permits(10, 50, 1, 2, pid=1)
+    builder.permits(20, 30, 2, 1, pid=2)
+    builder.permits(31, 60, 3, 1, pid=3)
+    builder.permits(51, 60, 4, 2, pid=4)
+    assert builder.check().ok
 
 
 def test_one_permit_too_many_is_found_and_described() -> None:
-    story = ModeStory()
-    story.permits(10, 50, 1, 2, pid=1)
-    story.permits(20, 40, 2, 1, pid=2)
-    story.permits(30, 35, 3, 1, pid=3)
-    verdict = story.check()
+    builder = ModeHistoryBuilder()
+    builder.permits(10, 50, 1, 2, pid=1)
+    builder.permits(20, 40, 2, 1, pid=2)
+    builder.permits(30, 35, 3, 1, pid=3)
+    verdict = builder.check()
     assert verdict.kinds() == {Kind.OVERLAP}
     assert "4 permits were held" in str(verdict)
 
 
 @pytest.mark.parametrize(("reads", "ok"), [(False, True), (True, False)])
 def test_a_refused_reader_must_be_explained_by_a_writer(reads: bool, ok: bool) -> None:
-    story = ModeStory()
-    hold = story.hold(10, 50, 1, pid=1)
+    builder = ModeHistoryBuilder()
+    hold = builder.hold(10, 50, 1, pid=1)
     if reads:
-        story.share(hold, 9, pid=1)
-    story.refuse_read(20, 30)
-    assert (story.check().kinds() == {Kind.REFUSAL}) is not ok
+        builder.share(hold, 9, pid=1)
+    builder.refuse_read(20, 30)
+    assert (builder.check().kinds() == {Kind.REFUSAL}) is not ok
 
 
 def test_a_writer_that_waits_explains_a_refused_reader() -> None:
-    story = ModeStory()
-    story.read(10, 50, 1, pid=1)
-    waiting = story.grant(51, 2, pid=2, began=15)
-    story.release(waiting, 60, pid=2)
-    story.refuse_read(20, 30)
-    assert story.check().ok
+    builder = ModeHistoryBuilder()
+    builder.read(10, 50, 1, pid=1)
+    waiting = builder.grant(51, 2, pid=2, began=15)
+    builder.release(waiting, 60, pid=2)
+    builder.refuse_read(20, 30)
+    assert builder.check().ok
 
 
 @pytest.mark.parametrize(("count", "ok"), [(1, False), (2, True)])
 def test_refused_permits_must_be_explained_by_their_number(count: int, ok: bool) -> None:
-    story = ModeStory()
-    story.permits(10, 50, 1, 2, pid=1)
-    story.permits(60, 70, 2, 3, pid=2)
-    story.refuse_permits(20, 30, count)
-    story.refuse_permits(65, 66, 1)
-    assert (story.check().kinds() == {Kind.REFUSAL}) is not ok
+    builder = ModeHistoryBuilder()
+    builder.permits(10, 50, 1, 2, pid=1)
+    builder.permits(60, 70, 2, 3, pid=2)
+    builder.refuse_permits(20, 30, count)
+    builder.refuse_permits(65, 66, 1)
+    assert (builder.check().kinds() == {Kind.REFUSAL}) is not ok
 
 
 # --- a store whose rules are broken ---------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.testing.histories import BOUNDS, Story
+from tests.testing.histories import BOUNDS, HistoryBuilder
 
 from leaselock.testing.checker import Rules
 from leaselock.testing.record_format import Event
@@ -13,10 +13,10 @@ from leaselock.testing.verdict import Kind
 
 
 def test_unjustified_refusal_is_found() -> None:
-    story = Story()
-    story.hold(10, 20, 1)
-    story.refuse(30, 32)
-    assert story.check().kinds() == {Kind.REFUSAL}
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1)
+    builder.refuse(30, 32)
+    assert builder.check().kinds() == {Kind.REFUSAL}
 
 
 @pytest.mark.parametrize(
@@ -24,37 +24,37 @@ def test_unjustified_refusal_is_found() -> None:
     [(8, 9, True), (15, 16, True), (5, 60, True), (21, 25, True), (7, 8, False), (22, 25, False)],
 )
 def test_possible_hold_justifies_a_refusal(asked: int, refused: int, justified: bool) -> None:
-    story = Story()
-    story.hold(10, 20, 1)
-    story.refuse(asked, refused)
-    assert story.check().ok is justified
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1)
+    builder.refuse(asked, refused)
+    assert builder.check().ok is justified
 
 
 def test_refusal_of_a_timed_attempt_is_not_checked() -> None:
-    story = Story()
-    story.hold(10, 20, 1)
-    story.refuse(30, 32, timeout=5)
-    assert story.check().ok
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1)
+    builder.refuse(30, 32, timeout=5)
+    assert builder.check().ok
 
 
 def test_waiter_but_not_a_refusal_justifies_a_refusal() -> None:
-    story = Story()
-    story.hold(10, 20, 1)
-    story.refuse(30, 32, pid=8)
-    story.refuse(31, 33, pid=9)
-    assert len(story.check().violations) == 2
-    story.refuse(25, 50, timeout=20)
-    assert story.check().ok
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1)
+    builder.refuse(30, 32, pid=8)
+    builder.refuse(31, 33, pid=9)
+    assert len(builder.check().violations) == 2
+    builder.refuse(25, 50, timeout=20)
+    assert builder.check().ok
 
 
 def test_unknown_attempt_justifies_refusals_until_its_lease_ends() -> None:
-    story = Story()
-    story.hold(10, 20, 1)
-    story.put(35, Event.UNKNOWN, story.acquiring(30, pid=2), pid=2)
-    story.refuse(150, 151)
-    assert story.check().ok
-    assert story.check(Rules(ghost_bound=200)).ok
-    assert story.check(Rules(ghost_bound=100)).kinds() == {Kind.REFUSAL}
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1)
+    builder.put(35, Event.UNKNOWN, builder.acquiring(30, pid=2), pid=2)
+    builder.refuse(150, 151)
+    assert builder.check().ok
+    assert builder.check(Rules(ghost_bound=200)).ok
+    assert builder.check(Rules(ghost_bound=100)).kinds() == {Kind.REFUSAL}
 
 
 # --- idleness -----------------------------------------------------------------------------------
@@ -62,81 +62,81 @@ def test_unknown_attempt_justifies_refusals_until_its_lease_ends() -> None:
 
 @pytest.mark.parametrize(("granted", "kinds"), [(120, set()), (121, {Kind.GHOST})])
 def test_ghost_hold_that_outlives_its_lease_is_found(granted: int, kinds: set[Kind]) -> None:
-    story = Story()
-    story.grant(10, 1, pid=1)
-    story.kill(20, pid=1)
-    story.release(story.grant(granted, 2, pid=2, began=15), granted + 5, pid=2)
+    builder = HistoryBuilder()
+    builder.grant(10, 1, pid=1)
+    builder.kill(20, pid=1)
+    builder.release(builder.grant(granted, 2, pid=2, began=15), granted + 5, pid=2)
     for rules in (BOUNDS, Rules(ghost_bound=100)):
-        verdict = story.check(rules)
+        verdict = builder.check(rules)
         assert verdict.kinds() == kinds
         assert [violation.holds for violation in verdict.violations] == [(1, 2)] * len(kinds)
-    assert story.check(Rules(hand_over_bound=1)).ok
+    assert builder.check(Rules(hand_over_bound=1)).ok
 
 
 def test_ghost_bound_counts_from_the_first_sign_of_loss() -> None:
     for signs in ([Event.LOST_REPORTED, Event.RELEASE_LOST], [Event.RELEASE_LOST]):
-        story = Story()
-        hold = story.grant(10, 1)
-        story.put(19, Event.RELEASING, hold)
+        builder = HistoryBuilder()
+        hold = builder.grant(10, 1)
+        builder.put(19, Event.RELEASING, hold)
         for number, sign in enumerate(signs):
-            story.put(20 + 100 * number, sign, hold)
-        story.put(500, Event.WRITE_REJECTED, hold)
-        story.refuse(15, 121, timeout=110)
-        assert story.check(BOUNDS).kinds() == {Kind.GHOST}
+            builder.put(20 + 100 * number, sign, hold)
+        builder.put(500, Event.WRITE_REJECTED, hold)
+        builder.refuse(15, 121, timeout=110)
+        assert builder.check(BOUNDS).kinds() == {Kind.GHOST}
 
 
 def test_attempt_that_gave_up_is_not_waiting() -> None:
-    story = Story()
-    story.hold(10, 20, 1)
-    story.put(500, Event.WRITE_REJECTED, story.refuse(15, 40, timeout=25))
-    unknown = story.acquiring(15)
-    story.put(30, Event.UNKNOWN, unknown)
-    story.put(500, Event.WRITE_REJECTED, unknown)
-    assert story.check(BOUNDS).ok
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1)
+    builder.put(500, Event.WRITE_REJECTED, builder.refuse(15, 40, timeout=25))
+    unknown = builder.acquiring(15)
+    builder.put(30, Event.UNKNOWN, unknown)
+    builder.put(500, Event.WRITE_REJECTED, unknown)
+    assert builder.check(BOUNDS).ok
 
 
 def test_ghost_hold_of_an_unknown_attempt_is_found() -> None:
-    story = Story()
-    story.hold(1, 5, 1)
-    story.put(20, Event.UNKNOWN, story.acquiring(10, pid=1), pid=1)
-    story.refuse(30, 150, timeout=120)
-    assert story.check(BOUNDS).kinds() == {Kind.GHOST}
+    builder = HistoryBuilder()
+    builder.hold(1, 5, 1)
+    builder.put(20, Event.UNKNOWN, builder.acquiring(10, pid=1), pid=1)
+    builder.refuse(30, 150, timeout=120)
+    assert builder.check(BOUNDS).kinds() == {Kind.GHOST}
 
 
 @pytest.mark.parametrize(("asked", "kinds"), [(15, {Kind.STALL}), (110, set())])
 def test_stalled_hand_over_is_found(asked: int, kinds: set[Kind]) -> None:
-    story = Story()
-    story.hold(10, 20, 1, pid=1)
-    story.release(story.grant(120, 2, pid=2, began=asked), 125, pid=2)
-    assert story.check(BOUNDS).kinds() == kinds
-    assert story.check(Rules(hand_over_bound=30)).kinds() == kinds
-    assert story.check(Rules(ghost_bound=1)).ok
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1, pid=1)
+    builder.release(builder.grant(120, 2, pid=2, began=asked), 125, pid=2)
+    assert builder.check(BOUNDS).kinds() == kinds
+    assert builder.check(Rules(hand_over_bound=30)).kinds() == kinds
+    assert builder.check(Rules(ghost_bound=1)).ok
 
 
 def test_idle_time_without_waiters_is_not_a_violation() -> None:
-    story = Story()
-    story.hold(10, 20, 1)
-    story.hold(900, 920, 2)
-    assert story.check(BOUNDS).ok
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1)
+    builder.hold(900, 920, 2)
+    assert builder.check(BOUNDS).ok
 
 
 def test_ghost_hold_excuses_a_late_hand_over() -> None:
-    story = Story()
-    story.put(15, Event.UNKNOWN, story.acquiring(10, pid=1), pid=1)
-    story.hold(12, 16, 1, pid=3)
-    story.release(story.grant(110, 2, pid=2, began=13), 115, pid=2)
-    assert story.check(BOUNDS).ok
-    assert story.check(Rules(hand_over_bound=30)).ok
+    builder = HistoryBuilder()
+    builder.put(15, Event.UNKNOWN, builder.acquiring(10, pid=1), pid=1)
+    builder.hold(12, 16, 1, pid=3)
+    builder.release(builder.grant(110, 2, pid=2, began=13), 115, pid=2)
+    assert builder.check(BOUNDS).ok
+    assert builder.check(Rules(hand_over_bound=30)).ok
 
 
 def test_release_with_an_unknown_outcome_may_leave_a_ghost_hold() -> None:
-    story = Story()
-    hold = story.grant(10, 1)
-    story.put(20, Event.RELEASING, hold)
-    story.put(25, Event.UNKNOWN, hold)
-    story.refuse(100, 101)
-    story.put(300, Event.WRITE_REJECTED, hold)  # the process lives on, without the lock
-    assert story.check(BOUNDS).ok
-    assert story.check().counts.wait_max == 1
-    story.refuse(130, 131)
-    assert story.check(BOUNDS).kinds() == {Kind.REFUSAL}
+    builder = HistoryBuilder()
+    hold = builder.grant(10, 1)
+    builder.put(20, Event.RELEASING, hold)
+    builder.put(25, Event.UNKNOWN, hold)
+    builder.refuse(100, 101)
+    builder.put(300, Event.WRITE_REJECTED, hold)  # the process lives on, without the lock
+    assert builder.check(BOUNDS).ok
+    assert builder.check().counts.wait_max == 1
+    builder.refuse(130, 131)
+    assert builder.check(BOUNDS).kinds() == {Kind.REFUSAL}

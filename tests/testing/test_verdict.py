@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.testing.histories import Story
+from tests.testing.histories import HistoryBuilder
 
 from leaselock.testing.checker import Rules
 from leaselock.testing.record_format import Event
@@ -11,7 +11,7 @@ from leaselock.testing.verdict import Kind
 
 
 def test_empty_history_is_vacuous() -> None:
-    verdict = Story().check()
+    verdict = HistoryBuilder().check()
     assert verdict.kinds() == {Kind.VACUOUS}
     assert verdict.counts.fairness == 1.0
     assert "grants: 0" in str(verdict)
@@ -27,23 +27,23 @@ def test_empty_history_is_vacuous() -> None:
     ],
 )
 def test_history_below_a_minimum_is_vacuous(demand: Rules) -> None:
-    story = Story()
-    story.hold(10, 20, 1)
-    story.release(story.grant(30, 2, began=15), 40)
-    assert story.check(Rules(min_grants=2, min_contention=0.5)).ok
-    assert story.check(demand).kinds() == {Kind.VACUOUS}
+    builder = HistoryBuilder()
+    builder.hold(10, 20, 1)
+    builder.release(builder.grant(30, 2, began=15), 40)
+    assert builder.check(Rules(min_grants=2, min_contention=0.5)).ok
+    assert builder.check(demand).kinds() == {Kind.VACUOUS}
 
 
 def test_counts() -> None:
-    story = Story()
+    builder = HistoryBuilder()
     for number in range(100):
         start = 1000 * (number + 1)
         pid = 1 if number < 75 else 2
-        hold = story.grant(start, number, pid=pid, began=start - number - 1)
-        story.release(hold, start + 500, pid=pid)
-    story.refuse(1200, 1201, pid=1)
-    story.put(500_001, Event.UNKNOWN, story.acquiring(500_000, pid=1), pid=1)
-    counts = story.check().counts
+        hold = builder.grant(start, number, pid=pid, began=start - number - 1)
+        builder.release(hold, start + 500, pid=pid)
+    builder.refuse(1200, 1201, pid=1)
+    builder.put(500_001, Event.UNKNOWN, builder.acquiring(500_000, pid=1), pid=1)
+    counts = builder.check().counts
     assert (counts.grants, counts.attempts, counts.refusals, counts.unknowns) == (100, 102, 1, 1)
     assert (counts.wait_p50, counts.wait_p99, counts.wait_max) == (50, 99, 100)
     assert (counts.locks, counts.processes, counts.hand_overs) == (1, 2, 1)
@@ -51,9 +51,9 @@ def test_counts() -> None:
 
 
 def test_verdict_lists_a_few_violations_and_counts_all() -> None:
-    story = Story()
+    builder = HistoryBuilder()
     for number in range(30):
-        story.hold(100 + number, 1000, number, pid=number + 1)
-    text = str(story.check())
+        builder.hold(100 + number, 1000, number, pid=number + 1)
+    text = str(builder.check())
     assert text.count("still held when granted to") == 10
     assert text.endswith("VIOLATIONS: 29 overlap")

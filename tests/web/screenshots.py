@@ -7,7 +7,7 @@ from pathlib import Path
 
 from testkit.servers.chromium import Chromium
 from testkit.servers.process import eventually
-from tests.web.scene import Scene
+from tests.web.example_store import ExampleStore
 from tests.web.serving import served
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -20,11 +20,11 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=IMAGES)
     folder = parser.parse_args().into
     folder.mkdir(parents=True, exist_ok=True)
-    scene = Scene()
-    with served(lambda: scene) as url, Chromium() as browser:
+    store = ExampleStore()
+    with served(lambda: store) as url, Chromium() as browser:
         browser.size(1280, 1200)
         browser.open(url)
-        eventually(lambda: scene.reads > READS)
+        eventually(lambda: store.reads > READS)
         browser.wait("document.querySelectorAll('#graph svg').length")
         browser.picture(folder / "web.png")
         browser.size(1280, 900, dark=True)

@@ -12,7 +12,7 @@ from testkit.servers.chromium import Chromium
 from testkit.servers.process import eventually
 from testkit.servers.redis import Redis
 from tests.cli import circle
-from tests.web import scene
+from tests.web import example_store
 from tests.web.serving import served
 
 import leaselock
@@ -178,7 +178,7 @@ class Pairs(Foreign):
 
     async def locks(self, pattern: str = "*") -> list[LockInfo]:
         """The locks now."""
-        own = scene.Scene()
+        own = example_store.ExampleStore()
         holders = [own.hold(f"web-{i}:1", 5.0) for i in range(10)]
         waiters = [own.wait(f"job-{i}:1", 5.0) for i in range(10)]
         pairs = enumerate(zip(holders, waiters, strict=True))
@@ -212,10 +212,10 @@ class Deadlock(Pairs):
     names = ("a-name-that-is-longer-than-the-picture-is-wide", "account:10")
 
     def __init__(self) -> None:
-        self.scene = scene.Scene()
+        self.store = example_store.ExampleStore()
 
     async def locks(self, pattern: str = "*") -> list[LockInfo]:
-        own = self.scene
+        own = self.store
         holders = [own.hold(f"pay-{i}:1", 5.0) for i in (0, 1)]
         waiters = [own.wait(f"pay-{i}:1", 5.0) for i in (1, 0)]
         more = tuple(own.wait(f"web-{i}:1", 5.0) for i in range(5))

@@ -55,7 +55,7 @@ def advisory(stack: ExitStack, location: Location) -> str:
     return f"{postgres(stack, location)}?protocol=advisory&session={{session}}"
 
 
-class Scene(NamedTuple):
+class Fixture(NamedTuple):
     """A network_faults with a server in it."""
 
     net: Net
@@ -92,32 +92,32 @@ STORES = [redis, zookeeper, postgres, advisory]
 
 
 @pytest.fixture(scope="module", params=STORES, ids=lambda store: store.__name__)
-def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+def fixture(request: pytest.FixtureRequest) -> Iterator[Fixture]:
     with ExitStack() as stack:
         net = stack.enter_context(Net())
         server, far = net.add_location(), net.add_location()
-        yield Scene(net, server, far, request.param(stack, server))
+        yield Fixture(net, server, far, request.param(stack, server))
 
 
-def test_partition_shorter_than_the_lease_is_survived(scene: Scene) -> None:
-    with leaselock.Client(scene.url(LONG_LEASE)) as client:
+def test_partition_shorter_than_the_lease_is_survived(fixture: Fixture) -> None:
+    with leaselock.Client(fixture.url(LONG_LEASE)) as client:
         lease = client.lock("it", lease=LONG_LEASE).acquire()
         assert lease is not None
-        scene.net.part(scene.net.near, scene.server)
+        fixture.net.part(fixture.net.near, fixture.server)
         time.sleep(SHORT)
-        scene.net.heal()
+        fixture.net.heal()
         ended = time.monotonic() + LONG_LEASE - SHORT
         eventually(lambda: lease.lost or time.monotonic() > ended)
         lease.release()
 
 
 @pytest.mark.parametrize("way", ["both ways", "replies only"])
-def test_loss_by_partition_is_reported_before_the_next_grant(scene: Scene, way: str) -> None:
-    net, server = scene.net, scene.server
+def test_loss_by_partition_is_reported_before_the_next_grant(fixture: Fixture, way: str) -> None:
+    net, server = fixture.net, fixture.server
     with ExitStack() as stack:
-        client = stack.enter_context(leaselock.Client(scene.url()))
+        client = stack.enter_context(leaselock.Client(fixture.url()))
         lease = client.lock("it", lease=LEASE).acquire(timeout=20.0)
-        when, granted = loss_time(lease), stack.enter_context(scene.rival())
+        when, granted = loss_time(lease), stack.enter_context(fixture.rival())
         eventually(lambda: client.lock("it").waiters())
         net.mute(server, net.near)
         if way == "both ways":
@@ -129,7 +129,7 @@ def test_loss_by_partition_is_reported_before_the_next_grant(scene: Scene, way: 
         with pytest.raises(leaselock.LeaseLost):
             lease.release()
         # The rival is killed, so the lock stays held until its lease ends.
-    with leaselock.Client(scene.url()) as client:
+    with leaselock.Client(fixture.url()) as client:
         take(client, "it").release()
 
 

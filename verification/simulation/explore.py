@@ -94,7 +94,7 @@ class Pruned(Exception):
     """This state has been seen before."""
 
 
-class Scene(Simulator):
+class ExhaustiveSimulator(Simulator):
     """One run along a path of choices; after its end, the first choice each time."""
 
     def __init__(self, path: tuple[int, ...], bounds: Bounds, seen: set[int]) -> None:
@@ -270,8 +270,8 @@ class Lane(SimulatedConnection):
     number = 0
 
     def _travel(self, way: int, arrive: Callable[[], object]) -> None:
-        scene: Any = self.net.simulator
-        scene.message(
+        simulator: Any = self.net.simulator
+        simulator.message(
             None,
             lambda: self._pass(arrive),
             (self.machine.name, self.number, way),
@@ -283,10 +283,10 @@ class Lane(SimulatedConnection):
 class Direct(Network):
     """A server, and connections without chance."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, simulator: ExhaustiveSimulator) -> None:
+        super().__init__(simulator)
         self.master = Address("master", 1)
-        self.server = Server(lambda: int((EPOCH + scene.time) * 1e6))
+        self.server = Server(lambda: int((EPOCH + simulator.time) * 1e6))
         self.listen(self.master, self.server)
         self.names = [NAME]
         # What the judge looks for in a scenario.
@@ -359,31 +359,33 @@ async def user(service: ClientCore, bounds: Bounds) -> None:
             continue
 
 
-def scene_of(
+def simulator_of(
     store: str, path: tuple[int, ...], bounds: Bounds, seen: set[int]
-) -> tuple[Scene, Judge]:
+) -> tuple[ExhaustiveSimulator, Judge]:
     """The processes of one run, on their store."""
-    scene = Scene(path, bounds, seen)
+    simulator = ExhaustiveSimulator(path, bounds, seen)
     if store.startswith("redis"):
-        direct = Direct(scene)
-        scene.models = {"store": direct}  # type: ignore[dict-item]
-        scene.state = direct.state
+        direct = Direct(simulator)
+        simulator.models = {"store": direct}  # type: ignore[dict-item]
+        simulator.state = direct.state
         judge: Judge = RedisJudge(direct, False, LEASE)
     else:
-        model = Model(lambda: scene.time, lambda: int((EPOCH + scene.time) * 1e6))
-        scene.models = {"store": model, "listener": model}
-        scene.state = lambda: table_state(model)
-        judge = Judge(scene, model, False, LEASE)
-    scene.check = judge.check
+        model = Model(lambda: simulator.time, lambda: int((EPOCH + simulator.time) * 1e6))
+        simulator.models = {"store": model, "listener": model}
+        simulator.state = lambda: table_state(model)
+        judge = Judge(simulator, model, False, LEASE)
+    simulator.check = judge.check
     for number in range(bounds.processes):
-        _process(scene, judge, store, f"m{number}", bounds)
-    return scene, judge
+        _process(simulator, judge, store, f"m{number}", bounds)
+    return simulator, judge
 
 
-def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) -> None:
-    machine = Still(scene, name)
+def _process(
+    simulator: ExhaustiveSimulator, judge: Judge, store: str, name: str, bounds: Bounds
+) -> None:
+    machine = Still(simulator, name)
     if store.startswith("redis"):
-        direct: Any = scene.models["store"]
+        direct: Any = simulator.models["store"]
         connections = Connections(direct, machine, store == "redis tasks")
         backend: Any = RedisStore(SETTINGS, machine.now, connections, machine.random).backend(
             "hash"
@@ -393,8 +395,8 @@ def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) 
         backend = NodeQueue(MEMORY if store == "memory" else SQLITE, "store", "listener")
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     judge.enrol(machine, service)
-    scene.machines[name] = machine
-    scene.salt = name
+    simulator.machines[name] = machine
+    simulator.salt = name
     machine.start(user(service, bounds), "user0")
 
 
@@ -413,29 +415,29 @@ def explore(store: str, bounds: Bounds, most: int = 10**9) -> Found:
     runs = grants = 0
     while stack and runs < most:
         path = stack.pop()
-        scene, judge = scene_of(store, path, bounds, seen)
+        simulator, judge = simulator_of(store, path, bounds, seen)
         runs += 1
-        violation = _played(scene, judge)
+        violation = _played(simulator, judge)
         grants += judge.grants
-        taken = (*path, *([0] * (len(scene.counts) - len(path))))
+        taken = (*path, *([0] * (len(simulator.counts) - len(path))))
         if violation is not None:
             return Found(runs, len(seen), grants, violation, taken, False)
-        for place in range(len(path), len(scene.counts)):
-            stack += [(*taken[:place], other) for other in range(1, scene.counts[place])]
+        for place in range(len(path), len(simulator.counts)):
+            stack += [(*taken[:place], other) for other in range(1, simulator.counts[place])]
     return Found(runs, len(seen), grants, None, (), not stack)
 
 
-def _played(scene: Scene, judge: Judge) -> str | None:
+def _played(simulator: ExhaustiveSimulator, judge: Judge) -> str | None:
     gc.disable()
     try:
-        scene.play(END)
+        simulator.play(END)
         judge.at_rest()
     except Pruned:
         return None
     except Violation as found:
         return str(found)
     finally:
-        for machine in scene.machines.values():
+        for machine in simulator.machines.values():
             if machine.alive:
                 machine.crash()
         gc.enable()

@@ -31,7 +31,7 @@ SESSION = 4.0
 LATE = 1000 * MOST_LAG
 
 
-class Scene:
+class Fixture:
     """An ensemble of three servers, its clients, and a clock that the test moves."""
 
     def __init__(self) -> None:
@@ -89,25 +89,25 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    scene = Scene()
-    scene.connect("writer", 0)
-    scene.connect("reader", 1)
-    scene.asked("writer", EnsurePath("/a"))
-    return scene
+def fixture() -> Fixture:
+    fixture = Fixture()
+    fixture.connect("writer", 0)
+    fixture.connect("reader", 1)
+    fixture.asked("writer", EnsurePath("/a"))
+    return fixture
 
 
 @pytest.fixture
-def late(scene: Scene) -> Scene:
-    scene.ensemble.troubles = Troubles(lag=LATE)
-    return scene
+def late(fixture: Fixture) -> Fixture:
+    fixture.ensemble.troubles = Troubles(lag=LATE)
+    return fixture
 
 
-def names(scene: Scene, client: str, *before: Operation) -> object:
-    return names_of(scene.asked(client, *before, GetChildren("/a")))
+def names(fixture: Fixture, client: str, *before: Operation) -> object:
+    return names_of(fixture.asked(client, *before, GetChildren("/a")))
 
 
-def test_a_follower_lags_behind(late: Scene) -> None:
+def test_a_follower_lags_behind(late: Fixture) -> None:
     late.asked("writer", CreateSequential("/a/x", b""))
     assert names(late, "writer") == ("x0000000000",)
     assert names(late, "reader") == ()
@@ -117,7 +117,7 @@ def test_a_follower_lags_behind(late: Scene) -> None:
 
 @pytest.mark.parametrize("operation", [CreateSequential("/a/y", b""), QuorumBarrier("/a")])
 def test_a_write_is_answered_after_all_earlier_writes_are_visible(
-    late: Scene, operation: Operation
+    late: Fixture, operation: Operation
 ) -> None:
     late.asked("writer", CreateSequential("/a/x", b""))
     results = late.ask("reader", operation, GetChildren("/a"))
@@ -129,7 +129,7 @@ def test_a_write_is_answered_after_all_earlier_writes_are_visible(
     assert "x0000000000" in names_of(result.replies[-1])
 
 
-def test_a_server_that_is_behind_a_client_does_not_accept_it(late: Scene) -> None:
+def test_a_server_that_is_behind_a_client_does_not_accept_it(late: Fixture) -> None:
     late.asked("writer", CreateSequential("/a/x", b""))
     late.leader.up = False
     late.ensemble.cut("writer")
@@ -139,52 +139,52 @@ def test_a_server_that_is_behind_a_client_does_not_accept_it(late: Scene) -> Non
     assert late.ensemble.links["writer"].server is not None
 
 
-def test_a_partitioned_server_results_reads_but_no_writes(scene: Scene) -> None:
-    scene.near.partitioned = True
-    results = scene.ask("reader", CreateSequential("/a/x", b""))
-    scene.pass_time(1.0)
+def test_a_partitioned_server_results_reads_but_no_writes(fixture: Fixture) -> None:
+    fixture.near.partitioned = True
+    results = fixture.ask("reader", CreateSequential("/a/x", b""))
+    fixture.pass_time(1.0)
     assert not results
-    assert names(scene, "writer") == ()
-    scene.ensemble.rejoin(scene.near, dropping=False)
-    assert names(scene, "writer") == ("x0000000000",)
+    assert names(fixture, "writer") == ()
+    fixture.ensemble.rejoin(fixture.near, dropping=False)
+    assert names(fixture, "writer") == ("x0000000000",)
 
 
-def test_a_partitioned_server_does_not_learn_that_a_session_ended(scene: Scene) -> None:
-    scene.asked("reader", CreateSequential("/a/x", b""))
-    scene.pass_time(MOST_LAG)
-    scene.near.partitioned = True
-    scene.pass_time(SESSION)
-    assert names(scene, "reader") == ("x0000000000",)
-    assert names(scene, "writer") == ()
+def test_a_partitioned_server_does_not_learn_that_a_session_ended(fixture: Fixture) -> None:
+    fixture.asked("reader", CreateSequential("/a/x", b""))
+    fixture.pass_time(MOST_LAG)
+    fixture.near.partitioned = True
+    fixture.pass_time(SESSION)
+    assert names(fixture, "reader") == ("x0000000000",)
+    assert names(fixture, "writer") == ()
 
 
-def test_an_election_restarts_the_timeout_of_each_session(scene: Scene) -> None:
-    scene.asked("reader", CreateSequential("/a/x", b""))
-    scene.frozen.add("reader")
-    scene.pass_time(SESSION - 1.5)
-    scene.ensemble.elect(2.0)
-    scene.pass_time(2.0 + SESSION - 0.5)
-    assert "x0000000000" in scene.ensemble.tree.below["/a"]
-    scene.pass_time(1.0)
-    assert not scene.ensemble.tree.below["/a"]
+def test_an_election_restarts_the_timeout_of_each_session(fixture: Fixture) -> None:
+    fixture.asked("reader", CreateSequential("/a/x", b""))
+    fixture.frozen.add("reader")
+    fixture.pass_time(SESSION - 1.5)
+    fixture.ensemble.elect(2.0)
+    fixture.pass_time(2.0 + SESSION - 0.5)
+    assert "x0000000000" in fixture.ensemble.tree.below["/a"]
+    fixture.pass_time(1.0)
+    assert not fixture.ensemble.tree.below["/a"]
 
 
-def test_an_election_breaks_all_connections_and_raises_the_tokens(scene: Scene) -> None:
-    first = scene.asked("writer", CreateSequential("/a/x", b""))
-    scene.ensemble.elect(2.0)
-    scene.pass_time(1.9)
-    assert scene.ensemble.links["writer"].server is None
-    scene.pass_time(1.1)
-    second = scene.asked("writer", CreateSequential("/a/x", b""))
+def test_an_election_breaks_all_connections_and_raises_the_tokens(fixture: Fixture) -> None:
+    first = fixture.asked("writer", CreateSequential("/a/x", b""))
+    fixture.ensemble.elect(2.0)
+    fixture.pass_time(1.9)
+    assert fixture.ensemble.links["writer"].server is None
+    fixture.pass_time(1.1)
+    second = fixture.asked("writer", CreateSequential("/a/x", b""))
     assert second.token >> 32 > first.token >> 32  # type: ignore[attr-defined]
 
 
-def test_all_servers_end_with_the_same_nodes(scene: Scene) -> None:
+def test_all_servers_end_with_the_same_nodes(fixture: Fixture) -> None:
     for number in range(5):
-        scene.asked("writer", CreateSequential("/a/x", b""))
-        scene.ensemble.stop(scene.ensemble.servers[number % 3], 0.5)
-        scene.pass_time(2.0)
-        scene.ensemble.start(scene.ensemble.servers[number % 3])
-    scene.pass_time(MOST_LAG)
-    for server in scene.ensemble.servers:
-        assert server.tree.nodes == scene.ensemble.tree.nodes
+        fixture.asked("writer", CreateSequential("/a/x", b""))
+        fixture.ensemble.stop(fixture.ensemble.servers[number % 3], 0.5)
+        fixture.pass_time(2.0)
+        fixture.ensemble.start(fixture.ensemble.servers[number % 3])
+    fixture.pass_time(MOST_LAG)
+    for server in fixture.ensemble.servers:
+        assert server.tree.nodes == fixture.ensemble.tree.nodes

@@ -37,7 +37,7 @@ KEPT = (
 SCRIPT = b"EVALSHA"
 
 
-class Scene:
+class Fixture:
     """One test's client, faults and witness; *watcher* is a client that no fault touches."""
 
     def __init__(self, server: Redis, proxy: Proxy, harness: Harness) -> None:
@@ -104,7 +104,10 @@ class Scene:
 
 
 def play(
-    server: Redis, colour: str, folder: Path, scenario: Callable[[Scene], Coroutine[Any, Any, None]]
+    server: Redis,
+    colour: str,
+    folder: Path,
+    scenario: Callable[[Fixture], Coroutine[Any, Any, None]],
 ) -> None:
     """Run a scenario with threads or asyncio, on an empty server, through a private proxy."""
     server.ask("FLUSHALL")
@@ -118,10 +121,10 @@ async def _play(
     server: Redis,
     proxy: Proxy,
     harness: Harness,
-    scenario: Callable[[Scene], Coroutine[Any, Any, None]],
+    scenario: Callable[[Fixture], Coroutine[Any, Any, None]],
 ) -> None:
-    scene = Scene(server, proxy, harness)
-    await scene.warm()
-    await scenario(scene)
-    await scene.late()
-    await scene.empty()
+    fixture = Fixture(server, proxy, harness)
+    await fixture.warm()
+    await scenario(fixture)
+    await fixture.late()
+    await fixture.empty()

@@ -13,7 +13,7 @@ VERSION = "1.0.0"
 THREAD = "MainThread"
 
 
-class Scene:
+class ExampleStore:
     """Stands for a client whose store changes at each read."""
 
     url = URL
@@ -31,7 +31,7 @@ class Scene:
         """There is nothing to close."""
 
     def hold(self, who: str, ago: float, lease: float | None = 30.0, **more: object) -> Holder:
-        """A hold that began that many seconds before the scene, and is renewed."""
+        """A hold that began that many seconds before the first read, and is renewed."""
         since = self.began - ago
         host, pid, thread = _parts(who)
         token = int(since * 1e6)
@@ -40,7 +40,7 @@ class Scene:
         return Holder(host, pid, thread, since, token=token, remaining=left, **fields)  # type: ignore[arg-type]
 
     def wait(self, who: str, ago: float, **more: object) -> Waiter:
-        """A wait that began that many seconds before the scene."""
+        """A wait that began that many seconds before the first read."""
         host, pid, thread = _parts(who)
         fields = {"label": None, "version": VERSION, "owner": who} | more
         return Waiter(host, pid, thread, self.began - ago, **fields)  # type: ignore[arg-type]
