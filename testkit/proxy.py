@@ -36,14 +36,14 @@ class Fault:
         self.action = action
         self.where = where
         self.left = nth
-        self.struck = threading.Event()
+        self.injected = threading.Event()
         self.passed = threading.Event()
         self.arrived = threading.Event()
         self.request = b""
 
     def wait(self) -> None:
         """Wait until the fault has happened."""
-        assert self.struck.wait(TIMEOUT), f"no request came to {self.action}"
+        assert self.injected.wait(TIMEOUT), f"no request came to {self.action}"
 
     def pass_on(self) -> None:
         """Deliver the held message, and let the connection go on if it still can. Return when the
@@ -139,11 +139,11 @@ class Connection:
         else:
             self.gates.append(fault)
             direction.gate = fault
-        fault.struck.set()
+        fault.injected.set()
 
     def _cut(self, fault: Fault) -> None:
         self.close()
-        fault.struck.set()
+        fault.injected.set()
 
     def close(self) -> None:
         """Close both connections."""

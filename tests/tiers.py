@@ -114,11 +114,11 @@ def params_of(item: pytest.Item) -> list[object]:
 
 def mark_in_turn(items: Iterable[pytest.Item]) -> None:
     """Add the markers of the drivers whose turn it is not."""
-    twins: dict[str, list[pytest.Item]] = defaultdict(list)
+    siblings: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.nodeid.startswith(IN_TURN) and driver_of(item):
-            twins[item.nodeid.replace(DRIVERS[1], DRIVERS[0])].append(item)
-    for number, group in enumerate(twins.values()):
+            siblings[item.nodeid.replace(DRIVERS[1], DRIVERS[0])].append(item)
+    for number, group in enumerate(siblings.values()):
         if len({driver_of(item) for item in group}) == len(DRIVERS):
             for item in group:
                 if driver_of(item) != DRIVERS[number % len(DRIVERS)]:

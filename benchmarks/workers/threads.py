@@ -25,9 +25,9 @@ class SwitchableContestant(Contestant, Protocol):
 
 def another(lock: SwitchableContestant, name: str) -> SwitchableContestant:
     """Return a contestant for another lock of the same client."""
-    twin = copy.copy(lock)
-    twin.use_lock(name)
-    return twin
+    copied = copy.copy(lock)
+    copied.use_lock(name)
+    return copied
 
 
 def work(lock: Contestant, until: float) -> int:

@@ -31,7 +31,7 @@ HEAD = [
 ]
 
 
-class Wait(NamedTuple):
+class WaitFigures(NamedTuple):
     """The cost of a process with waiting tasks."""
 
     tasks: int
@@ -69,14 +69,14 @@ def run(scale: Scale) -> list[Table]:
     return [Table(title, HEAD, rows, data | {"growth": _growth(shared)}, goals)]
 
 
-def _row(title: str, one: Wait) -> list[str]:
+def _row(title: str, one: WaitFigures) -> list[str]:
     woken = [f"{one.wake * 1e3:.2f}", f"{one.passing * 1e6:,.0f}"] if one.wake else ["", ""]
     idle = [f"{one.busy * 100:.1f}", f"{one.commands:.1f}", f"{one.server * 100:.1f}"]
     size = [f"{one.connections}", f"{one.each / 1e3:.1f}", f"{one.memory / 1e6:.0f}"]
     return [title, *size, *idle, *woken]
 
 
-def _growth(shared: list[Wait]) -> dict[str, dict[str, list[float]]]:
+def _growth(shared: list[WaitFigures]) -> dict[str, dict[str, list[float]]]:
     x = [float(one.tasks) for one in shared]
     curves = {
         "memory of the process": [float(one.memory) for one in shared],
@@ -86,7 +86,7 @@ def _growth(shared: list[Wait]) -> dict[str, dict[str, list[float]]]:
     return {f"Redis waiters: {text}": {"x": x, "y": y} for text, y in curves.items()}
 
 
-def wait(server: Redis, scale: Scale, tasks: int, kind: str = SHARED_LOCK) -> Wait:
+def wait(server: Redis, scale: Scale, tasks: int, kind: str = SHARED_LOCK) -> WaitFigures:
     """Let the tasks wait for a while, then release the lock."""
     server.ask("FLUSHALL")
     with leaselock.Client(server.url) as client:
@@ -108,7 +108,7 @@ def wait(server: Redis, scale: Scale, tasks: int, kind: str = SHARED_LOCK) -> Wa
     wake = (grants[0] - released) / 1e9 if grants else 0.0
     gaps = sorted(after - before for before, after in itertools.pairwise(grants))
     size = (connections, cost["memory"], cost["bare"], cost["busy"])
-    return Wait(tasks, *size, *load, wake, percentile(gaps, 50) / 1e9)
+    return WaitFigures(tasks, *size, *load, wake, percentile(gaps, 50) / 1e9)
 
 
 def settle(server: Redis, kind: str, pause: float) -> None:

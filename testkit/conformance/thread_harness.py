@@ -111,7 +111,7 @@ class ThreadPeer(Peer[T]):
 
 
 class Awaited:
-    """An object of the interface for threads whose methods are awaited, as its twin's are."""
+    """A synchronous object whose methods are awaited, like those of its class for asyncio."""
 
     def __init__(self, plain: Any) -> None:
         self.plain = plain
@@ -120,7 +120,7 @@ class Awaited:
         value = getattr(self.plain, name)
         if not inspect.ismethod(value):
             return awaited(value)
-        twin = getattr(getattr(leaselock, f"Async{type(self.plain).__name__}"), name)
+        counterpart = getattr(getattr(leaselock, f"Async{type(self.plain).__name__}"), name)
 
         def call(*arguments: Any, **options: Any) -> Any:
             return awaited(value(*map(self.blocking, arguments), **options))
@@ -128,7 +128,7 @@ class Awaited:
         async def call_later(*arguments: Any, **options: Any) -> Any:
             return call(*arguments, **options)
 
-        return call_later if inspect.iscoroutinefunction(twin) else call
+        return call_later if inspect.iscoroutinefunction(counterpart) else call
 
     def blocking(self, argument: Any) -> Any:
         """An argument for threads: locks, and functions that take or are called under one."""

@@ -221,13 +221,13 @@ async def signals_do_not_extend_a_wait(harness: Harness) -> None:
 @contextmanager
 def repeated_signals() -> Iterator[None]:
     """Send this thread signals that have a handler, one after another."""
-    over, struck = threading.Event(), threading.get_ident()
+    over, target = threading.Event(), threading.get_ident()
 
     def strike() -> None:
         for _ in range(BEATS):
             if over.wait(BEAT):
                 return
-            signal.pthread_kill(struck, signal.SIGUSR1)
+            signal.pthread_kill(target, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     thread = threading.Thread(target=strike)

@@ -209,7 +209,7 @@ def test_a_create_that_arrives_after_its_release_creates_nothing(zoo: Zoo) -> No
     faults = [proxy.hold(b"__lock__") for proxy in zoo.proxies]
     with pytest.raises(StoreError):
         client.lock(name).acquire(timeout=0.1)
-    (held,) = (fault for fault in faults if fault.struck.is_set())
+    (held,) = (fault for fault in faults if fault.injected.is_set())
     for proxy, fault in zip(zoo.proxies, faults, strict=True):
         if fault is not held:
             proxy.faults.clear()

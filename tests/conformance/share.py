@@ -31,7 +31,7 @@ def drivers(scenario: Scenario) -> Sequence[str]:
 
 EVERY = [(scenario, driver) for scenario in SCENARIOS for driver in drivers(scenario)]
 # Those about many waiters.
-CROWDS = [each for each in EVERY if ".many_waiters_" in each[0].name]
+MANY_WAITERS = [each for each in EVERY if ".many_waiters_" in each[0].name]
 SERVERS = ("redis", "postgres", "zookeeper")
 
 

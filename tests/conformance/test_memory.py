@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from testkit.conformance import Scenario, Store
-from tests.conformance.share import CROWDS, EVERY, name, run, turns
+from tests.conformance.share import EVERY, MANY_WAITERS, name, run, turns
 
 NUMBERS = count()
 STORE = Store(
@@ -30,8 +30,8 @@ def test_memory(scenario: Scenario, driver: str, max_waiters: int | None, tmp_pa
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("store", [STORE, LOCAL_HANDOFF], ids=lambda store: store.name)
-@pytest.mark.parametrize(("scenario", "driver"), CROWDS, ids=name)
-def test_crowds(scenario: Scenario, driver: str, store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("scenario", "driver"), MANY_WAITERS, ids=name)
+def test_many_waiters(scenario: Scenario, driver: str, store: Store, tmp_path: Path) -> None:
     run(scenario, store, driver, tmp_path)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from testkit.conformance import Scenario, Store
-from tests.conformance.share import CROWDS, EVERY, name, run
+from tests.conformance.share import EVERY, MANY_WAITERS, name, run
 
 STORE = Store(
     "sqlite",
@@ -25,6 +25,6 @@ def test_sqlite(scenario: Scenario, driver: str, max_waiters: int | None, tmp_pa
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("scenario", "driver"), CROWDS, ids=name)
-def test_crowds(scenario: Scenario, driver: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("scenario", "driver"), MANY_WAITERS, ids=name)
+def test_many_waiters(scenario: Scenario, driver: str, tmp_path: Path) -> None:
     run(scenario, STORE, driver, tmp_path)

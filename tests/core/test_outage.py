@@ -54,14 +54,14 @@ def test_a_refusal_for_another_reason_ends_the_wait(monkeypatch: pytest.MonkeyPa
 def test_too_few_connections_of_this_client_are_waited_for_but_no_reason_to_go_on() -> None:
     fixture = Fixture()
     machine, service = fixture.client()
-    fixture.store.crowded = True
+    fixture.store.pool_exhausted = True
     waiting = machine.start(mutex_of(service, **PATIENT).acquire(None))
     patience = {"on_outage": "unlocked", "outage_timeout": 5.0}
     other = machine.start(mutex_of(service, "b", **patience).acquire(None))
     fixture.simulator.play(60.0)
     assert not waiting.ended
     assert "all connections were busy" in str(other.error)
-    fixture.store.crowded = False
+    fixture.store.pool_exhausted = False
     fixture.simulator.play(70.0)
     assert waiting.result.hold.token > 0
 

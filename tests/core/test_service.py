@@ -61,7 +61,7 @@ class Store(Model):
         self.silent: tuple[type, ...] = ()
         self.late: tuple[type, ...] = ()
         self.lost_replies = 0
-        self.crowded = False
+        self.pool_exhausted = False
         self.seen: list[Any] = []
 
     def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
@@ -88,7 +88,7 @@ class Refusing(NodeQueue):
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         if Acquire in self.store.refused:
             raise NotApplied("out of reach")
-        if self.store.crowded:
+        if self.store.pool_exhausted:
             raise PoolExhausted("all connections were busy")
         return await super().acquire(claim, wait=wait, until=until)
 
@@ -211,14 +211,14 @@ def test_an_unreachable_store_means_not_applied_and_no_pending_release() -> None
 def test_a_client_waits_for_a_connection_until_its_timeout() -> None:
     fixture = Fixture()
     machine, service = fixture.client()
-    fixture.store.crowded = True
+    fixture.store.pool_exhausted = True
     run = fixture.begin(machine, mutex_of(service).try_acquire(0.9))
     fixture.simulator.play(fixture.simulator.time + 0.2)
-    fixture.store.crowded = False
+    fixture.store.pool_exhausted = False
     fixture.simulator.play(fixture.simulator.time + 0.2)
     assert run.ended
     assert run.result is not None
-    fixture.store.crowded = True
+    fixture.store.pool_exhausted = True
     with pytest.raises(NotApplied, match="all connections were busy"):
         fixture.do(machine, mutex_of(service, "b").try_acquire(0.9))
     assert not service.contexts[None].registry.pending_releases
@@ -227,11 +227,11 @@ def test_a_client_waits_for_a_connection_until_its_timeout() -> None:
 def test_a_waiter_tolerates_busy_connections_for_one_lease() -> None:
     fixture = Fixture()
     machine, service = fixture.client()
-    fixture.store.crowded = True
+    fixture.store.pool_exhausted = True
     run = fixture.begin(machine, mutex_of(service).acquire(None))
     fixture.simulator.play(fixture.simulator.time + 2 * service.contexts[None].registry.op_timeout)
     assert not run.ended
-    fixture.store.crowded = False
+    fixture.store.pool_exhausted = False
     fixture.simulator.play(fixture.simulator.time + 2.0)
     assert run.result is not None
 

@@ -86,8 +86,8 @@ class Striking:
 def test_ctrl_c_at_any_line_leaves_nothing() -> None:
     """With or without the lock: the next client gets it at the end of the lease at the latest."""
     with (
-        leaselock.Client("memory://struck") as client,
-        leaselock.Client("memory://struck") as other,
+        leaselock.Client("memory://interrupted") as client,
+        leaselock.Client("memory://interrupted") as other,
     ):
         lock = client.lock("a", lease=LEASE)
 

@@ -77,18 +77,18 @@ def known(handle: LeaseHandle | None) -> LeaseHandle:
 class InterruptedThreads(Threads):
     """Raises KeyboardInterrupt at one suspension of the thread that armed it."""
 
-    strike = 0
+    nth = 0
     after = False
     armed: threading.Thread | None = None
 
     def _perform(self, effect: Effect[Any]) -> object:
         if self.armed is not threading.current_thread():
             return super()._perform(effect)
-        self.strike -= 1
-        if self.strike == 0 and not self.after:
+        self.nth -= 1
+        if self.nth == 0 and not self.after:
             raise KeyboardInterrupt
         answer = super()._perform(effect)
-        if self.strike == 0:
+        if self.nth == 0:
             raise KeyboardInterrupt
         return answer
 
@@ -99,7 +99,7 @@ def party(driver: Any, url: str) -> ClientCore:
     return ClientCore(driver, opened.backend, protocol=opened.protocol, label=None, op_timeout=2.0)
 
 
-def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
+def interrupt_threads(url: str, operation: str, nth: int, after: bool) -> bool:
     """Return whether the interruption was planned after the operation's last suspension."""
     situation, begin = OPERATIONS[operation]
     driver, other = InterruptedThreads.__new__(InterruptedThreads), Threads.__new__(Threads)
@@ -107,7 +107,7 @@ def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
     mutex, rival = mutex_of(mine), mutex_of(theirs)
     handle = driver.run(mutex.acquire(None)) if situation == "held" else None
     taken = other.run(rival.acquire(None)) if situation == "taken" else None
-    driver.strike, driver.after, driver.armed = strike, after, threading.current_thread()
+    driver.nth, driver.after, driver.armed = nth, after, threading.current_thread()
     survived = True
     try:
         result = driver.run(begin(mine, mutex, handle))
@@ -137,39 +137,39 @@ def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_threads_interrupted_by_ctrl_c(operation: str, after: bool) -> None:
-    for strike in itertools.count(1):
-        if strike_threads(f"memory://sweep{next(NUMBERS)}", operation, strike, after):
+    for nth in itertools.count(1):
+        if interrupt_threads(f"memory://sweep{next(NUMBERS)}", operation, nth, after):
             break
-    assert strike > 1, "nothing was struck"
+    assert nth > 1, "nothing was interrupted"
 
 
-class StruckAio(Aio):
+class InterruptedAio(Aio):
     """Raises CancelledError at one suspension of the task that armed it."""
 
-    strike = 0
+    nth = 0
     after = False
     armed: asyncio.Task[Any] | None = None
 
     async def _perform(self, effect: Effect[Any]) -> object:
         if self.armed is not asyncio.current_task():
             return await super()._perform(effect)
-        self.strike -= 1
-        if self.strike == 0 and not self.after:
+        self.nth -= 1
+        if self.nth == 0 and not self.after:
             raise asyncio.CancelledError
         answer = await super()._perform(effect)
-        if self.strike == 0:
+        if self.nth == 0:
             raise asyncio.CancelledError
         return answer
 
 
-async def strike_tasks(url: str, operation: str, strike: int, after: bool) -> bool:
+async def interrupt_tasks(url: str, operation: str, nth: int, after: bool) -> bool:
     situation, begin = OPERATIONS[operation]
-    driver, other = StruckAio.__new__(StruckAio), Aio.__new__(Aio)
+    driver, other = InterruptedAio.__new__(InterruptedAio), Aio.__new__(Aio)
     mine, theirs = party(driver, url), party(other, url)
     mutex, rival = mutex_of(mine), mutex_of(theirs)
     handle = await driver.run(mutex.acquire(None)) if situation == "held" else None
     taken = await other.run(rival.acquire(None)) if situation == "taken" else None
-    driver.strike, driver.after, driver.armed = strike, after, asyncio.current_task()
+    driver.nth, driver.after, driver.armed = nth, after, asyncio.current_task()
     survived = True
     try:
         result = await driver.run(begin(mine, mutex, handle))
@@ -201,11 +201,11 @@ async def strike_tasks(url: str, operation: str, strike: int, after: bool) -> bo
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_tasks_interrupted_by_cancellation(operation: str, after: bool) -> None:
-    for strike in itertools.count(1):
+    for nth in itertools.count(1):
         url = f"memory://sweep{next(NUMBERS)}"
-        if asyncio.run(strike_tasks(url, operation, strike, after)):
+        if asyncio.run(interrupt_tasks(url, operation, nth, after)):
             break
-    assert strike > 1, "nothing was struck"
+    assert nth > 1, "nothing was interrupted"
 
 
 class Fixture:
@@ -236,13 +236,13 @@ class Fixture:
 @pytest.mark.parametrize("how", ["interrupt", "crash"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_simulated_processes_interrupted(operation: str, how: str) -> None:
-    for strike in itertools.count(1):
-        if strike_simulated(operation, strike, how):
+    for nth in itertools.count(1):
+        if interrupt_simulated(operation, nth, how):
             break
-    assert strike > 1, "nothing was struck"
+    assert nth > 1, "nothing was interrupted"
 
 
-def strike_simulated(operation: str, strike: int, how: str) -> bool:
+def interrupt_simulated(operation: str, nth: int, how: str) -> bool:
     situation, begin = OPERATIONS[operation]
     fixture = Fixture()
     machine, mine = fixture.service("mine")
@@ -258,13 +258,13 @@ def strike_simulated(operation: str, strike: int, how: str) -> bool:
         base = run.turn
         await begin(mine, mutex, handle)
 
-    struck = False
+    interrupted = False
     run = machine.start(whole())
 
     def check() -> None:
-        nonlocal struck
-        if not struck and not run.ended and run.turn >= base + strike - 1:
-            struck = True
+        nonlocal interrupted
+        if not interrupted and not run.ended and run.turn >= base + nth - 1:
+            interrupted = True
             fixture.simulator.interrupt(run) if how == "interrupt" else machine.crash()
 
     fixture.simulator.check = check
@@ -283,4 +283,4 @@ def strike_simulated(operation: str, strike: int, how: str) -> bool:
     (held,) = entry.holds.values()
     assert not rules.expired(MemoryRow(fixture.model.table, "", "a"), held)
     assert not entry.queue
-    return not struck
+    return not interrupted

@@ -70,7 +70,7 @@ async def renew(fixture: Fixture, action: str) -> None:
     """One failed renewal does not lose the lease: the next one is in time."""
     lease = await fixture.harness.must_acquire(fixture.lock(lease=SHORT * fixture.pace))
     fault = fixture.plan(action)
-    await fixture.harness.wait_until(fault.struck.is_set, TIMEOUT)
+    await fixture.harness.wait_until(fault.injected.is_set, TIMEOUT)
     before = lease.remaining
     await fixture.harness.wait_until(lambda: lease.lost or lease.remaining > before, TIMEOUT)
     lease.ensure()
@@ -143,7 +143,7 @@ async def wait(fixture: Fixture, action: str) -> None:
     lease = await fixture.harness.must_acquire(fixture.direct())
     fixture.plan(action, b"SUBSCRIBE")
     waiter = fixture.harness.spawn(outwait, fixture)
-    await fixture.harness.wait_until(fixture.faults[0].struck.is_set, TIMEOUT)
+    await fixture.harness.wait_until(fixture.faults[0].injected.is_set, TIMEOUT)
     await lease.release()
     token = await waiter.join()
     assert token is None or token > lease.token

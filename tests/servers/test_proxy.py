@@ -128,7 +128,7 @@ def test_requests_are_counted_and_a_plan_can_be_withdrawn(proxy: Proxy, wire: Wi
     proxy.withdraw(fault)
     assert wire.ask("PING") == "PONG"
     assert proxy.requests == 2
-    assert not fault.struck.is_set()
+    assert not fault.injected.is_set()
 
 
 class Delayed:

@@ -1,4 +1,4 @@
-"""The lock of a transaction: on connections, sessions and their twins, in each database."""
+"""The lock of a transaction: on connections, sessions, sync and async, in each database."""
 
 from __future__ import annotations
 

@@ -91,10 +91,10 @@ def test_a_closed_connection_says_so(engine: sqlalchemy.Engine, watch: Watch) ->
     async def main() -> None:
         url = engine.url.render_as_string(hide_password=False).replace("pymysql", "aiomysql")
         coloured = create_async_engine(url)
-        async with coloured.connect() as twin:
-            await twin.close()
+        async with coloured.connect() as connection:
+            await connection.close()
             with pytest.raises(ClientClosed, match="the connection is closed"):
-                async with lock(twin, NAME):
+                async with lock(connection, NAME):
                     pytest.fail("it was granted")
         await coloured.dispose()
 
@@ -125,9 +125,9 @@ def test_a_connection_that_commits_every_statement_is_refused(
 
     async def main() -> None:
         coloured = create_async_engine(database.async_url, isolation_level="AUTOCOMMIT")
-        async with coloured.connect() as twin:
+        async with coloured.connect() as connection:
             with pytest.raises(NotApplied, match="commits every statement"):
-                async with lock(twin, NAME):
+                async with lock(connection, NAME):
                     pytest.fail("it was granted")
         await coloured.dispose()
 

@@ -18,7 +18,7 @@ import pytest
 from testkit.servers.chromium import Chromium
 from testkit.servers.redis import Redis
 from tests.cli.processes import LIMIT
-from tests.web.crowd import LOCKS, WAITERS_OF_EACH
+from tests.web.many_waiters import LOCKS, WAITERS_OF_EACH
 
 if TYPE_CHECKING:
     from tests.cli.processes import Shell
@@ -97,21 +97,21 @@ def cpu_of(process: subprocess.Popen[str]) -> float:
 def test_the_page_of_a_large_store(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     with ExitStack() as stack:
         redis = stack.enter_context(Redis())
-        crowd = subprocess.Popen(
-            [sys.executable, "-m", "tests.web.crowd", redis.url],
+        clients = subprocess.Popen(
+            [sys.executable, "-m", "tests.web.many_waiters", redis.url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        shell.started.append(crowd)
-        assert crowd.stdout is not None
-        assert crowd.stdout.readline() == "ready\n"
+        shell.started.append(clients)
+        assert clients.stdout is not None
+        assert clients.stdout.readline() == "ready\n"
         server = shell.start("web", "--port", "0", "--interval", str(INTERVAL), redis.url)
         assert server.stdout is not None
         url = server.stdout.readline().strip()
         # It keeps its place in all queues, and sends nothing while the commands are counted.
-        crowd.send_signal(signal.SIGSTOP)
-        stack.callback(crowd.send_signal, signal.SIGCONT)
+        clients.send_signal(signal.SIGSTOP)
+        stack.callback(clients.send_signal, signal.SIGCONT)
 
         viewers = [Viewer(url) for _ in range(VIEWERS)]
         for viewer in viewers:

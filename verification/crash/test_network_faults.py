@@ -41,7 +41,7 @@ def inject_faults(proxy: Proxy, rng: random.Random) -> None:
             faults.append(proxy.plan(rng.choice(ACTIONS), rng.choice(PIECES), rng.randint(1, 8)))
         for fault in faults:
             # A held message arrives some time after its client gave up, or at once.
-            if fault.struck.is_set() and rng.random() < 0.2:
+            if fault.injected.is_set() and rng.random() < 0.2:
                 fault.passed.set()
     for fault in faults:
         fault.passed.set()

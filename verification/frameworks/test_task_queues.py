@@ -34,7 +34,7 @@ WORK = """
 """
 
 
-class Queue(NamedTuple):
+class TaskQueue(NamedTuple):
     """How a framework sends a task and starts a worker."""
 
     name: str
@@ -44,13 +44,13 @@ class Queue(NamedTuple):
 
 
 QUEUES = [
-    Queue(
+    TaskQueue(
         "dramatiq",
         "import sys\nimport dramatiq_tasks as t\nfor name in sys.argv[1]: t.sync.send(name)",
         ["dramatiq", "dramatiq_tasks", "--processes", "1", "--threads", "2"],
         workers=2,
     ),
-    Queue(
+    TaskQueue(
         "taskiq",
         """
         import asyncio, sys
@@ -65,7 +65,7 @@ QUEUES = [
         ["taskiq", "worker", "taskiq_tasks:broker", "--workers", "1"],
         workers=2,
     ),
-    Queue(
+    TaskQueue(
         "rq",
         """
         import os, sys
@@ -77,7 +77,7 @@ QUEUES = [
         ["rq.cli", "worker", "--url", "REDIS"],
         workers=3,
     ),
-    Queue(
+    TaskQueue(
         "huey",
         "import sys\nimport huey_tasks as t\nfor name in sys.argv[1]: t.sync(name)",
         ["huey.bin.huey_consumer", "huey_tasks.huey", "--workers", "3", "--worker-type", "process"],
@@ -86,7 +86,9 @@ QUEUES = [
 
 
 @pytest.mark.parametrize("queue", QUEUES, ids=lambda queue: queue.name)
-def test_a_worker_that_is_killed_in_a_task(queue: Queue, programs: Programs, redis: Redis) -> None:
+def test_a_worker_that_is_killed_in_a_task(
+    queue: TaskQueue, programs: Programs, redis: Redis
+) -> None:
     for name, text in FILE.findall(PAGE.read_text("utf-8")):
         programs.write(name, text.replace("redis://localhost:6379/0", redis.url))
     programs.write("work.py", WORK)

@@ -43,12 +43,12 @@ class NetworkFault:
 
     def triggered(self) -> bool:
         """Return whether it has been triggered in any proxy."""
-        return any(fault.struck.is_set() for _, fault in self.faults)
+        return any(fault.injected.is_set() for _, fault in self.faults)
 
     def release(self) -> None:
         """Deliver held messages."""
         for _, fault in self.faults:
-            if fault.struck.is_set():
+            if fault.injected.is_set():
                 fault.pass_on()
 
     def withdraw(self) -> None:

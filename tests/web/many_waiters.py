@@ -1,4 +1,4 @@
-"""Holds many locks of a store, for which many tasks wait: `python -m tests.web.crowd URL`."""
+"""Hold many locks for which many tasks wait: `python -m tests.web.many_waiters URL`."""
 
 from __future__ import annotations
 
