@@ -21,8 +21,8 @@ from starlette.routing import Route
 
 from leaselock import LeaselockError, NotHeld, __version__
 from leaselock._web.feed import Feed, detail
-from leaselock._web.guard import Document, Guard, failure
 from leaselock._web.metrics import StoreMetrics
+from leaselock._web.security import Document, SecurityMiddleware, failure
 from leaselock._web.sparse_log import SparseLog
 from leaselock.documents import SCHEMA, holder_document, lock_document
 from leaselock.live import Monitor
@@ -306,7 +306,9 @@ def application(
             await page.monitor.close()
 
     app = Starlette(
-        routes=page.routes(), lifespan=lifespan, middleware=[Middleware(Guard, hosts=hosts)]
+        routes=page.routes(),
+        lifespan=lifespan,
+        middleware=[Middleware(SecurityMiddleware, hosts=hosts)],
     )
     app.state.page = page
     return app

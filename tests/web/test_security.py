@@ -12,7 +12,7 @@ from tests.web.users import BASE, run, site
 
 import leaselock
 from leaselock._web import application
-from leaselock._web.guard import HEADERS, POLICY
+from leaselock._web.security import HEADERS, POLICY
 
 if TYPE_CHECKING:
     from tests.web.users import Site
@@ -117,7 +117,7 @@ def test_the_policy_allows_nothing_inline() -> None:
     "path",
     [
         *("/static/", "/static/page.js", "/openapi.json", "/__init__.py", "/application.py"),
-        *("/../guard.py", "/%2e%2e/guard.py", "/page.js/x", "/./page.js%00", "//etc/passwd"),
+        *("/../security.py", "/%2e%2e/security.py", "/page.js/x", "/./page.js%00", "//etc/passwd"),
     ],
 )
 def test_only_the_files_of_the_page_are_served(path: str) -> None:

@@ -42,7 +42,7 @@ HEADERS = {
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/]+))(?::\d*)?", re.ASCII)
 
 
-class Guard:
+class SecurityMiddleware:
     """Middleware that refuses what is not for this server, and adds the headers."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
