@@ -33,7 +33,7 @@ is lost.
     Changes, AsyncChanges   the changes of a lock, as an iterator; each is a LockChange
     Holder, Waiter          who holds a lock, who waits for it
     LockInfo, Finding       an entry of Client.locks, of Client.doctor
-    Wait, Deadlock          what Client.deadlocks returns
+    WaitEdge, Deadlock          what Client.deadlocks returns
     Event, EventKind        what Client.on_event reports, and of which kind
     ErrorReason             the type of StoreError.reason
     Store, IfBusy, OnOutage the types of arguments: of Client, of Client.guard, of Client.lock; a
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
         Semaphore,
     )
     from leaselock._core.backend import ErrorReason, Finding
-    from leaselock._core.deadlocks import Deadlock, Wait
+    from leaselock._core.deadlocks import Deadlock, WaitEdge
     from leaselock._core.events import Event, EventKind
     from leaselock._core.inspection import Holder, LockChange, LockInfo, Waiter
     from leaselock._core.timing import OnOutage
@@ -124,7 +124,7 @@ _WHERE = {
         *("RWLock", "Semaphore"),
     ),
     "leaselock._core.backend": ("ErrorReason", "Finding"),
-    "leaselock._core.deadlocks": ("Deadlock", "Wait"),
+    "leaselock._core.deadlocks": ("Deadlock", "WaitEdge"),
     "leaselock._core.events": ("Event", "EventKind"),
     "leaselock._core.inspection": ("Holder", "LockChange", "LockInfo", "Waiter"),
     "leaselock.errors": (
@@ -203,7 +203,7 @@ __all__ = [
     "StoreError",
     "StoreUnreachable",
     "UnsafeProtocolWarning",
-    "Wait",
+    "WaitEdge",
     "Waiter",
     "WouldDeadlock",
     "ZooKeeperClient",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leaselock import LockInfo, Waiter
-    from leaselock._core.deadlocks import Wait
+    from leaselock._core.deadlocks import WaitEdge
 
 # Within one version, fields are only added.
 SCHEMA = 2
@@ -65,7 +65,7 @@ def utc_time(timestamp: float) -> str | None:
     return text.replace("+00:00", "Z")
 
 
-def deadlock_document(deadlock: Sequence[Wait]) -> list[dict[str, object]]:
+def deadlock_document(deadlock: Sequence[WaitEdge]) -> list[dict[str, object]]:
     """Return a deadlock as a JSON document: its waits."""
     return [
         {

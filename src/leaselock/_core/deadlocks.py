@@ -27,7 +27,7 @@ OwnerKey = tuple[str, int, str, str]
 MOST_ASKED = 256
 
 
-class Wait(NamedTuple):
+class WaitEdge(NamedTuple):
     """One owner that waits for another one.
 
     >>> for wait in client.deadlocks()[0]:
@@ -42,7 +42,7 @@ class Wait(NamedTuple):
     """Who holds it."""
 
 
-Deadlock = tuple[Wait, ...]
+Deadlock = tuple[WaitEdge, ...]
 
 
 def owner_of(one: Holder | Waiter) -> OwnerKey | None:
@@ -52,9 +52,9 @@ def owner_of(one: Holder | Waiter) -> OwnerKey | None:
 
 def waits(
     locks: Sequence[LockInfo], among: Collection[OwnerKey] | None = None
-) -> dict[OwnerKey, list[Wait]]:
+) -> dict[OwnerKey, list[WaitEdge]]:
     """The edges of the wait-for graph, by the owner that waits; only those *among* some owners."""
-    edges: dict[OwnerKey, list[Wait]] = {}
+    edges: dict[OwnerKey, list[WaitEdge]] = {}
     for lock in locks:
         holders = [(owner_of(one), one) for one in lock.holders if not one.detached]
         known = [each for each in holders if each[0] and (among is None or each[0] in among)]
@@ -73,7 +73,7 @@ def waits(
                 # Permits may be released by another thread or task than the one that acquired them.
                 other = following != owner or waiter.mode not in ("upgrading", "permits")
                 if other and any(holder.mode not in _beside(mode) for mode in against):
-                    edges.setdefault(owner, []).append(Wait(lock.name, waiter, holder))
+                    edges.setdefault(owner, []).append(WaitEdge(lock.name, waiter, holder))
             ahead.add(waiter.mode)
     return edges
 
@@ -156,7 +156,7 @@ def _going_on(lock: LockInfo, stuck: Collection[OwnerKey]) -> set[OwnerKey]:
 def cycles(locks: Sequence[LockInfo]) -> list[Deadlock]:
     """The cycles of one snapshot. Each begins with the owner whose wait is the youngest."""
     edges = waits(locks, blocked(locks))
-    found: dict[frozenset[Wait], Deadlock] = {}
+    found: dict[frozenset[WaitEdge], Deadlock] = {}
     done: set[OwnerKey] = set()
     for start in edges:
         if start not in done:
@@ -166,14 +166,14 @@ def cycles(locks: Sequence[LockInfo]) -> list[Deadlock]:
 
 def _search(
     start: OwnerKey,
-    edges: dict[OwnerKey, list[Wait]],
+    edges: dict[OwnerKey, list[WaitEdge]],
     done: set[OwnerKey],
-    found: dict[frozenset[Wait], Deadlock],
+    found: dict[frozenset[WaitEdge], Deadlock],
 ) -> None:
     """Follow all waits of an owner, depth first, and those of the owners they lead to. A chain of
     waits may be longer than Python can call functions within functions.
     """
-    path: list[Wait] = []
+    path: list[WaitEdge] = []
     # Where an owner is on the path, and its waits that are still to be followed.
     position = {start: 0}
     pending = [(start, iter(edges[start]))]

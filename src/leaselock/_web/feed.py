@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leaselock import Holder, LockInfo, Waiter
-    from leaselock._core.deadlocks import Wait
+    from leaselock._core.deadlocks import WaitEdge
     from leaselock.live import Change, Monitor, View
 
     Document = dict[str, object]
@@ -197,10 +197,10 @@ def graph(view: View, name: str | None = None) -> Document:
         edges = _around(edges, name)
     holding = {owner_of(wait.waiter) for wait in edges} & {owner_of(wait.holder) for wait in edges}
 
-    def rank(wait: Wait) -> tuple[bool, bool, float]:
+    def rank(wait: WaitEdge) -> tuple[bool, bool, float]:
         return wait not in stuck, owner_of(wait.waiter) not in holding, wait.waiter.since
 
-    kept: list[Wait] = []
+    kept: list[WaitEdge] = []
     counted: dict[tuple[object, ...], int] = {}
     for wait in sorted(edges, key=rank):
         key = (wait.name, wait.holder.token, owner_of(wait.holder))
@@ -225,10 +225,10 @@ def graph(view: View, name: str | None = None) -> Document:
     }
 
 
-def _around(edges: Sequence[Wait], name: str) -> list[Wait]:
+def _around(edges: Sequence[WaitEdge], name: str) -> list[WaitEdge]:
     """The waits for a lock, those of its holders and so on, and those for what its waiters hold."""
-    ahead: dict[object, list[Wait]] = {}
-    behind: dict[object, list[Wait]] = {}
+    ahead: dict[object, list[WaitEdge]] = {}
+    behind: dict[object, list[WaitEdge]] = {}
     for wait in edges:
         ahead.setdefault(owner_of(wait.waiter), []).append(wait)
         behind.setdefault(owner_of(wait.holder), []).append(wait)
@@ -247,7 +247,7 @@ def _around(edges: Sequence[Wait], name: str) -> list[Wait]:
     return list(found)
 
 
-def _owners(edges: Sequence[Wait], stuck: set[Wait]) -> list[Document]:
+def _owners(edges: Sequence[WaitEdge], stuck: set[WaitEdge]) -> list[Document]:
     people = {_id(one): one for wait in edges for one in (wait.waiter, wait.holder)}
     deadlocked = {_id(wait.waiter) for wait in stuck}
     return [
