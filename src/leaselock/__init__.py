@@ -33,7 +33,7 @@ is lost.
     Changes, AsyncChanges   the changes of a lock, as an iterator; each is a LockChange
     Holder, Waiter          who holds a lock, who waits for it
     LockInfo, Finding       an entry of Client.locks, of Client.doctor
-    WaitEdge, Deadlock          what Client.deadlocks returns
+    WaitEdge, Deadlock      what Client.deadlocks returns
     Event, EventKind        what Client.on_event reports, and of which kind
     ErrorReason             the type of StoreError.reason
     Store, IfBusy, OnOutage the types of arguments: of Client, of Client.guard, of Client.lock; a

@@ -425,9 +425,9 @@ class Client:
     def deadlocks(self) -> list[Deadlock]:
         """Return the deadlocks of the store: cycles of owners, each of which waits for the next.
 
-        A deadlock is a tuple of `WaitEdge` objects, with *name*, *waiter* and *holder*. It begins with
-        the youngest wait: break the lock that its waiter holds, or end its process. Threads and
-        tasks of any process and host are found, if their clients use this protocol.
+        A deadlock is a tuple of `WaitEdge` objects, with *name*, *waiter* and *holder*. It begins
+        with the youngest wait: break the lock that its waiter holds, or end its process. Threads
+        and threads of any process and host are found, if their clients use this protocol.
         """
         return self._driver.run(self._core.deadlocks())
 

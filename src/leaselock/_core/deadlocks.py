@@ -28,10 +28,10 @@ MOST_ASKED = 256
 
 
 class WaitEdge(NamedTuple):
-    """One owner that waits for another one.
+    """An edge of the wait-for graph: one owner that waits for another one.
 
-    >>> for wait in client.deadlocks()[0]:
-    ...     print(wait.waiter, "waits for", wait.name, "of", wait.holder)
+    >>> for edge in client.deadlocks()[0]:
+    ...     print(edge.waiter, "waits for", edge.name, "of", edge.holder)
     """
 
     name: str
