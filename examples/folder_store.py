@@ -28,7 +28,7 @@ from leaselock.stores import (
     Finding,
     HoldRecord,
     Node,
-    NodeQueue,
+    NodeBackend,
     Opened,
     Setup,
     StoreType,
@@ -178,9 +178,9 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
     parts = parse(url)
     store = FolderStore(decoded(parts.path), now)
 
-    def backend(protocol: str | None) -> NodeQueue:
+    def backend(protocol: str | None) -> NodeBackend:
         STORE.check_protocol(protocol)
-        return NodeQueue(CAPABILITIES, store)
+        return NodeBackend(CAPABILITIES, store)
 
     return Opened(backend, STORE.protocol_of(parts), url, blocking=(store,))
 

@@ -47,7 +47,7 @@ from leaselock._core.backend import (
 from leaselock._core.effects import Call, Request, Signal, Wait
 from leaselock._core.entry_row import Entry, EntryRow
 from leaselock._core.lifecycle import Lifecycle, Node
-from leaselock._core.queue import NodeQueue, Queue
+from leaselock._core.queue import NodeBackend, QueueBackend
 from leaselock._core.rules import LockRow, answer
 
 __all__ = [
@@ -81,10 +81,10 @@ __all__ = [
     "LockRow",
     "LockState",
     "Node",
-    "NodeQueue",
+    "NodeBackend",
     "Opened",
     "Page",
-    "Queue",
+    "QueueBackend",
     "Release",
     "Renew",
     "Request",

@@ -11,7 +11,7 @@ import leaselock
 from leaselock._backends.memory.store import CAPABILITIES
 from leaselock._core.effects import FOREVER, Wait
 from leaselock._core.hold_registry import HoldRegistry
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 
 
 def url(name: str) -> str:
@@ -49,7 +49,7 @@ def test_a_name_with_control_characters_is_refused() -> None:
 def test_a_closing_client_sees_an_end_between_its_step_and_its_wait() -> None:
     """Another thread may take a step there. The client would wait for `op_timeout`."""
     machine = Machine(Simulator(1, {}, Faults()), "m")
-    registry = HoldRegistry(machine, NodeQueue(CAPABILITIES, "store", "ear"), 5.0, None)
+    registry = HoldRegistry(machine, NodeBackend(CAPABILITIES, "store", "ear"), 5.0, None)
     registry.in_flight.active = 1
     closing = registry.close(FOREVER).__await__()
     wait = next(closing)

@@ -9,7 +9,7 @@ import pytest
 from leaselock._backends.memory.store import CAPABILITIES
 from leaselock._core.backend import Collected
 from leaselock._core.client_core import ClientCore
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock._drivers.threads import Threads
 from leaselock.errors import ClientClosed, OutcomeUnknown, StoreError, StoreUnreachable
 
@@ -32,7 +32,7 @@ class Clock(Threads):
         return self.time
 
 
-class Steps(NodeQueue):
+class Steps(NodeBackend):
     """A store with as many steps as STEPS, each of which takes nearly all of its time."""
 
     def __init__(self, driver: Clock) -> None:

@@ -14,7 +14,7 @@ from leaselock._core.backend import BreakLock, Convert, Converted, Release, Rene
 from leaselock._core.effects import FOREVER, Call
 from leaselock._core.hold import State
 from leaselock._core.local_handoff import LocalHandoff
-from leaselock._core.queue import Queue
+from leaselock._core.queue import QueueBackend
 from leaselock._core.together import TogetherHandle
 from leaselock._core.validation import side_of
 from leaselock.errors import (
@@ -110,7 +110,7 @@ def test_a_downgrade_is_one_request_and_leaves_nothing_behind() -> None:
     fixture.do(machine, read.release())
     assert [type(request) for request in fixture.store.seen].count(Convert) == 1
     backend = service.context(None).registry.backend
-    assert isinstance(backend, Queue)
+    assert isinstance(backend, QueueBackend)
     assert not backend.signals
 
 

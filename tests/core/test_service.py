@@ -30,7 +30,7 @@ from leaselock._core.backend import (
 from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import Call, CallUser, Owner, Sleep, Spawn
 from leaselock._core.inspection import Holder, Waiter, waiter_of
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock.errors import (
     AcquireTimeout,
     ClientClosed,
@@ -78,7 +78,7 @@ class Store(Model):
             super().ask(machine, request, reply)
 
 
-class Refusing(NodeQueue):
+class Refusing(NodeBackend):
     """A backend whose store can become unreachable."""
 
     def __init__(self, store: Store) -> None:

@@ -11,7 +11,7 @@ from verification.models.sides import claim_of
 
 from leaselock._core.backend import WATCH_LASTS, Inspect, Watch, Watched
 from leaselock._core.effects import Sleep
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock._core.watching import LONGEST_INTERVAL, TOLERATED_SILENCE, or_stop
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leaselock._core.watching import Watcher
 
 
-class Looking(NodeQueue):
+class Looking(NodeBackend):
     """A backend that sends no notifications of changes."""
 
     notifies = False

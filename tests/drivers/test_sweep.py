@@ -22,7 +22,7 @@ from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core import rules
 from leaselock._core.client_core import ClientCore
 from leaselock._core.lease_handle import LeaseHandle
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock._drivers.aio import Aio
 from leaselock._drivers.system_env import now
 from leaselock._drivers.threads import Threads
@@ -221,7 +221,7 @@ class Fixture:
         machine = Machine(self.simulator, name)
         return machine, ClientCore(
             machine,
-            lambda protocol: NodeQueue(CAPABILITIES, "store", "listener"),
+            lambda protocol: NodeBackend(CAPABILITIES, "store", "listener"),
             label=None,
             op_timeout=2.0,
         )

@@ -33,7 +33,7 @@ from leaselock._backends.sqlite.store import CAPABILITIES as SQLITE
 from leaselock._core.backend import Listen
 from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import FOREVER, Call, Request
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def _process(
         )
         backend.capabilities = REDIS
     else:
-        backend = NodeQueue(MEMORY if store == "memory" else SQLITE, "store", "listener")
+        backend = NodeBackend(MEMORY if store == "memory" else SQLITE, "store", "listener")
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     judge.enrol(machine, service)
     simulator.machines[name] = machine

@@ -20,7 +20,7 @@ from leaselock._backends.redis.backend import WITH_TOKEN_RANGES
 from leaselock._backends.redis.keys import keys_of
 from leaselock._core.hold import State
 from leaselock._core.local_handoff import MAX_HANDOFF, LocalHandoff
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,9 +199,9 @@ class HandoffScenario(Scenario):
         judge.begin()
         return judge
 
-    def make_backend(self, machine: Machine) -> NodeQueue:
+    def make_backend(self, machine: Machine) -> NodeBackend:
         """The backend of a machine."""
-        return NodeQueue(MEMORY, "store", "listener")
+        return NodeBackend(MEMORY, "store", "listener")
 
 
 class RedisHandoffScenario(HandoffScenario, RedisScenario):

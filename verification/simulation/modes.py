@@ -20,7 +20,7 @@ from leaselock._backends.memory.store import CAPABILITIES, MemoryRow
 from leaselock._core import rules
 from leaselock._core.backend import Acquire, Convert, Release, Resize
 from leaselock._core.hold import State
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock.errors import LeaseLost, LimitMismatch, StoreError, WouldDeadlock
 
 if TYPE_CHECKING:
@@ -452,7 +452,7 @@ class ModesScenario(ModesPlay):
 
     def make_backend(self, machine: Machine) -> Any:
         """Make the backend of a machine."""
-        return NodeQueue(CAPABILITIES, "store", "listener")
+        return NodeBackend(CAPABILITIES, "store", "listener")
 
 
 class PersistentScenario(ModesScenario):

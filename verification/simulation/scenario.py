@@ -17,7 +17,7 @@ from verification.simulation.user import User
 
 from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core.client_core import ClientCore
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Scenario:
 
     def make_backend(self, machine: Machine) -> Any:
         """Make the backend of a machine."""
-        return NodeQueue(CAPABILITIES, "store", "listener")
+        return NodeBackend(CAPABILITIES, "store", "listener")
 
     def _micros(self) -> int:
         return int((EPOCH + self.simulator.time) * 1e6)

@@ -50,7 +50,7 @@ from verification.simulation.zoo_modes import (
 )
 
 from leaselock._backends.memory.store import CAPABILITIES
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
 class MemoryScenario(Scenario):
     """The same rules, with the guarantees of the store in memory."""
 
-    def make_backend(self, machine: Machine) -> NodeQueue:
+    def make_backend(self, machine: Machine) -> NodeBackend:
         """Make the backend of a machine."""
-        return NodeQueue(CAPABILITIES, "store", "listener")
+        return NodeBackend(CAPABILITIES, "store", "listener")
 
 
 # Scenarios that must have no violation.

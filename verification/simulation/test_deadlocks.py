@@ -19,7 +19,7 @@ from leaselock._core.backend import Inspect
 from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import Owner, Sleep
 from leaselock._core.inspection import lock_info
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock.errors import DeadlockDetected, LeaseLost, NotApplied
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Scenario:
         )
         self.simulator.models = {"store": self.store, "listener": self.store}
         self.timeout = timeout
-        self.backend = NodeQueue
+        self.backend = NodeBackend
         self.reported: list[frozenset[tuple[object, ...]]] = []
         self.existed: set[frozenset[tuple[object, ...]]] = set()
         self.simulator.check = self.look
@@ -150,7 +150,7 @@ def test_without_a_timeout_it_stays() -> None:
     assert {wait.name for wait in cycle} == {"a", "b"}
 
 
-class Curious(NodeQueue):
+class Curious(NodeBackend):
     """A store that remembers which locks it was asked about; None stands for all."""
 
     questions: ClassVar[list[str | None]] = []
@@ -212,7 +212,7 @@ def test_a_waiter_that_does_not_say_what_it_holds_is_found_by_listing_all() -> N
     assert None in Curious.questions
 
 
-class Silent(NodeQueue):
+class Silent(NodeBackend):
     """A store that answers no question about its locks for a while."""
 
     questions = 0

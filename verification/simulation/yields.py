@@ -13,7 +13,7 @@ from verification.simulation.user import User
 
 from leaselock._backends.memory.store import CAPABILITIES
 from leaselock._core.effects import Sleep
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ class YieldPlay(Scenario):
 class YieldScenario(YieldPlay):
     """The rules, with the guarantees of the store in memory."""
 
-    def make_backend(self, machine: Machine) -> NodeQueue:
+    def make_backend(self, machine: Machine) -> NodeBackend:
         """Make the backend of a machine."""
-        return NodeQueue(CAPABILITIES, "store", "listener")
+        return NodeBackend(CAPABILITIES, "store", "listener")
 
 
 class SqlYieldScenario(YieldPlay, SqlScenario):

@@ -21,7 +21,7 @@ from verification.simulation.scenarios import MemoryScenario
 from leaselock._backends.memory.store import CAPABILITIES
 from leaselock._core.backend import Acquire, Busy, Grant, Release, Renew
 from leaselock._core.hold import State
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock._core.rules import NEVER
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class TracedModel(Model):
         super().ask(machine, request, replied)
 
 
-class TracedQueue(NodeQueue):
+class TracedQueue(NodeBackend):
     """The client's side of the requests."""
 
     machine = ""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Queue(Backend):
+class QueueBackend(Backend):
     """Locks on a store with a queue of its own."""
 
     @abc.abstractmethod
@@ -87,7 +87,7 @@ class Queue(Backend):
         return await self.send(SetLifetime(claim, lifetime), until)
 
 
-class NodeQueue(Queue):
+class NodeBackend(QueueBackend):
     """The queue of a store that is one node; its *listener* is another, which receives messages. A
     store without messages has none: each waiter asks again when the store's reply says.
 

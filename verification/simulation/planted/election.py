@@ -10,7 +10,7 @@ from leaselock._backends.memory.store import MemoryRow
 from leaselock._core.backend import Watch
 from leaselock._core.effects import Sleep
 from leaselock._core.election import Term
-from leaselock._core.queue import Queue
+from leaselock._core.queue import QueueBackend
 
 if TYPE_CHECKING:
     import pytest
@@ -90,16 +90,16 @@ def term_not_recorded(patch: pytest.MonkeyPatch) -> None:
 @planted("election")
 def watcher_discards_a_wakeup(patch: pytest.MonkeyPatch) -> None:
     """A wake-up that arrives while a watcher looks is discarded."""
-    real = Queue.request
+    real = QueueBackend.request
 
-    async def request(self: Queue, request: Request[R], until: float) -> R:
+    async def request(self: QueueBackend, request: Request[R], until: float) -> R:
         reply = await real(self, request, until)
         if isinstance(request, Watch):
             await Sleep(0.0)
             self.signals[request.claim.id].clear()
         return reply
 
-    patch.setattr(Queue, "request", request)
+    patch.setattr(QueueBackend, "request", request)
 
 
 @planted("election")

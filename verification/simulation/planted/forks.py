@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from verification.simulation.plant import planted
 
 from leaselock._core.hold_registry import HoldRegistry
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 
 if TYPE_CHECKING:
     import pytest
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @planted("sqlite")
 def child_has_no_listener(patch: pytest.MonkeyPatch) -> None:
     """A forked child uses its parent's listener, which does not exist there."""
-    patch.setattr(NodeQueue, "after_fork", lambda self: None)
+    patch.setattr(NodeBackend, "after_fork", lambda self: None)
 
 
 @planted("sqlite")

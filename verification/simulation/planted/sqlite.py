@@ -14,7 +14,7 @@ from leaselock._core.effects import Sleep
 from leaselock._core.hold import Hold, State
 from leaselock._core.hold_registry import HoldRegistry
 from leaselock._core.lease_handle import LeaseHandle
-from leaselock._core.queue import Queue
+from leaselock._core.queue import QueueBackend
 from leaselock._core.renewer import Renewer
 from leaselock.errors import NotApplied, OutcomeUnknown
 
@@ -228,12 +228,12 @@ def renewal_unchecked(patch: pytest.MonkeyPatch) -> None:
 @planted("sqlite")
 def timeout_restarts(patch: pytest.MonkeyPatch) -> None:
     """A wake-up may extend the wait beyond its timeout, as in kazoo 2.11 (hazard B13)."""
-    real = Queue.await_wakeup
+    real = QueueBackend.await_wakeup
 
-    async def await_wakeup(self: Queue, claim: Claim, until: float) -> None:
+    async def await_wakeup(self: QueueBackend, claim: Claim, until: float) -> None:
         await real(self, claim, until + 0.5)
 
-    patch.setattr(Queue, "await_wakeup", await_wakeup)
+    patch.setattr(QueueBackend, "await_wakeup", await_wakeup)
 
 
 @planted("sqlite")
@@ -271,13 +271,15 @@ def validity_from_reply(patch: pytest.MonkeyPatch) -> None:
 @planted("sqlite")
 def wakeup_lost(patch: pytest.MonkeyPatch) -> None:
     """A wake-up that arrives while a request is in flight is discarded (hazard E1)."""
-    real = Queue.acquire
+    real = QueueBackend.acquire
 
-    async def acquire(self: Queue, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+    async def acquire(
+        self: QueueBackend, claim: Claim, *, wait: bool, until: float
+    ) -> Grant | Busy:
         reply = await real(self, claim, wait=wait, until=until)
         if wait:
             await Sleep(0.0)
             self.signals[claim.id].clear()
         return reply
 
-    patch.setattr(Queue, "acquire", acquire)
+    patch.setattr(QueueBackend, "acquire", acquire)

@@ -48,7 +48,7 @@ from leaselock._core.backend import (
 )
 from leaselock._core.effects import FOREVER, Call, Request, Signal, Sleep, Spawn, Wait
 from leaselock._core.maintenance import half_way
-from leaselock._core.queue import Queue
+from leaselock._core.queue import QueueBackend
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Batch(Generic[T]):
             self.done.set()
 
 
-class DocumentBackend(Queue):
+class DocumentBackend(QueueBackend):
     """Locks in documents. *store* is the node that has them, *listener* the node that reports
     changes, or None.
     """

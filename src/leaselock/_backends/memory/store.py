@@ -32,7 +32,7 @@ from leaselock._core.backend import (
 )
 from leaselock._core.entry_row import Entry, EntryRow
 from leaselock._core.lifecycle import Node
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -316,9 +316,9 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
     store = Store(decoded(parts.authority + parts.path), now)
     listener = Listener(store)
 
-    def backend(protocol: str | None) -> NodeQueue:
+    def backend(protocol: str | None) -> NodeBackend:
         STORE.check_protocol(protocol)
-        return NodeQueue(CAPABILITIES, store, listener)
+        return NodeBackend(CAPABILITIES, store, listener)
 
     return Opened(backend, default, url, blocking=(store, listener))
 

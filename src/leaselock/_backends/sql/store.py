@@ -27,7 +27,7 @@ from leaselock._core.backend import (
 )
 from leaselock._core.background import Background
 from leaselock._core.lifecycle import Lifecycle
-from leaselock._core.queue import Queue
+from leaselock._core.queue import QueueBackend
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class SqlStore(Lifecycle):
             repeatable=isinstance(request, REPEATABLE),
         )
 
-    def backend(self, protocol: str) -> Queue | SessionBackend:
+    def backend(self, protocol: str) -> QueueBackend | SessionBackend:
         """The backend of a protocol."""
         if protocol == "lease":
             return LeaseBackend(self)
@@ -116,7 +116,7 @@ class SqlStore(Lifecycle):
         self.pool.abandon()
 
 
-class LeaseBackend(Queue):
+class LeaseBackend(QueueBackend):
     """Protocol "lease"."""
 
     def __init__(self, store: SqlStore) -> None:
@@ -174,7 +174,7 @@ def open_store(named: object, now: Callable[[], float], *, aio: bool = False) ->
     module_of(target).check(target)
     store = store_of(target, now, aio=aio)
 
-    def backend(protocol: str | None) -> Queue | SessionBackend:
+    def backend(protocol: str | None) -> QueueBackend | SessionBackend:
         return store.backend(STORE.check_protocol(protocol or default))
 
     return Opened(backend, default, target.shown, stores=(store,))

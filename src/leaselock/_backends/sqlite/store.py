@@ -52,7 +52,7 @@ from leaselock._core.backend import (
     Watch,
 )
 from leaselock._core.lifecycle import Node
-from leaselock._core.queue import NodeQueue
+from leaselock._core.queue import NodeBackend
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -362,9 +362,9 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
     file = File(path_of(url), now, token_ttl(parts))
     store, listener = Store(file), Listener(file)
 
-    def backend(protocol: str | None) -> NodeQueue:
+    def backend(protocol: str | None) -> NodeBackend:
         STORE.check_protocol(protocol)
-        return NodeQueue(CAPABILITIES, store, listener)
+        return NodeBackend(CAPABILITIES, store, listener)
 
     return Opened(backend, default, f"sqlite:///{file.path}", blocking=(store, listener))
 
