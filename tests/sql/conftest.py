@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.sql.places import ROUTES, Database
-from tests.sql.watch import Watch
+from tests.sql.server_locks import ServerLocks
 
 from leaselock.sql import mysql
 
@@ -45,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "way" in metafunc.fixturenames:
         names = [f"{kind}-{way.name}" for kind, way in WAYS]
         metafunc.parametrize(("database", "way"), WAYS, indirect=["database"], ids=names)
-    elif {"watch", "database"} <= set(metafunc.fixturenames):
+    elif {"server_locks", "database"} <= set(metafunc.fixturenames):
         metafunc.parametrize("database", SERVERS, indirect=True)
     elif "route" in metafunc.fixturenames:
         names = [f"{kind}-{route.name}" for kind, route in PAIRS]
@@ -79,11 +79,11 @@ def sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 
 
 @pytest.fixture
-def watch(request: pytest.FixtureRequest) -> Watch:
+def server_locks(request: pytest.FixtureRequest) -> ServerLocks:
     """Sees what is locked in the database of the test."""
     kind = next((name for name in SERVERS if name in request.fixturenames), None)
     kind = kind or request.getfixturevalue("database").kind
-    return Watch(kind, request.getfixturevalue(f"{kind}_server").query)
+    return ServerLocks(kind, request.getfixturevalue(f"{kind}_server").query)
 
 
 def filled(kind: str, request: pytest.FixtureRequest, folder: Path) -> Database:

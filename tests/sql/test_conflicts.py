@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.sql.places import Database
-    from tests.sql.watch import Watch
+    from tests.sql.server_locks import ServerLocks
 
 ROW: dict[str, object] = {"id": 5}
 READ = "SELECT version FROM account WHERE id = 5"
@@ -184,7 +184,7 @@ def test_who_had_to_wait_for_the_row_is_judged_by_what_it_is_then(
     kind: str, kept: bool, request: pytest.FixtureRequest
 ) -> None:
     database: Database = request.getfixturevalue(kind)
-    watch: Watch = request.getfixturevalue("watch")
+    server_locks: ServerLocks = request.getfixturevalue("server_locks")
 
     def write(number: int) -> int:
         found: int
@@ -199,7 +199,7 @@ def test_who_had_to_wait_for_the_row_is_judged_by_what_it_is_then(
         fenced_write(first, "account", ROW, {"balance": 2}, token=34)
         compare_and_set(first, "account", {"id": 6}, {}, expected=1)
         late = [threads.submit(write, number) for number in (33, 1)]
-        watch.until_blocked(2)
+        server_locks.until_blocked(2)
         if not kept:
             first.rollback()
             assert [writer.result(60) for writer in late] == [33, 2]

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from tests.sql.places import account
-from tests.sql.watch import execute, free
+from tests.sql.server_locks import execute, free
 
 from leaselock.errors import AcquireTimeout, StaleVersion
 from leaselock.optimistic import compare_and_set
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from tests.sql.places import Database
-    from tests.sql.watch import Watch
+    from tests.sql.server_locks import ServerLocks
 
 NAME = "order:5"
 ROW: dict[str, object] = {"id": 5}
@@ -78,17 +78,17 @@ async def sweep(database: Database, body: Body, moment: str, least: int) -> None
     await engine.dispose()
 
 
-def test_a_lock_that_is_free(database: Database, watch: Watch) -> None:
+def test_a_lock_that_is_free(database: Database, server_locks: ServerLocks) -> None:
     async def take(connection: AsyncConnection) -> None:
         async with lock(connection, NAME, timeout=0.5):
             await execute(connection, "SELECT 1")
 
     asyncio.run(sweep(database, take, SENT, 2))
     asyncio.run(sweep(database, take, DONE, 2))
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
-def test_a_lock_that_is_held(database: Database, watch: Watch) -> None:
+def test_a_lock_that_is_held(database: Database, server_locks: ServerLocks) -> None:
     # MySQL's server waits for a whole second, and the rest is spent with looking.
     timeout = {"postgres": 0.1, "mariadb": 1.05}[database.kind]
 
@@ -103,10 +103,10 @@ def test_a_lock_that_is_held(database: Database, watch: Watch) -> None:
         asyncio.run(sweep(database, partial(take, timeout=0.1), DONE, 1))
     assert free(other, NAME)
     other.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
-def test_an_optimistic_write(database: Database, watch: Watch) -> None:
+def test_an_optimistic_write(database: Database, server_locks: ServerLocks) -> None:
     async def write(connection: AsyncConnection) -> None:
         await compare_and_set(connection, account, ROW, {"balance": 1}, expected=1)
         with pytest.raises(StaleVersion):
@@ -114,11 +114,11 @@ def test_an_optimistic_write(database: Database, watch: Watch) -> None:
 
     asyncio.run(sweep(database, write, SENT, 3))
     asyncio.run(sweep(database, write, DONE, 3))
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
     assert database.row() == (100, 1, None)
 
 
-def test_an_optimistic_write_that_waits(database: Database, watch: Watch) -> None:
+def test_an_optimistic_write_that_waits(database: Database, server_locks: ServerLocks) -> None:
     engine = database.engine()
 
     async def main() -> None:
@@ -129,7 +129,7 @@ def test_an_optimistic_write_that_waits(database: Database, watch: Watch) -> Non
                 await compare_and_set(connection, account, ROW, {"balance": 1}, expected=1)
 
         task = asyncio.ensure_future(write())
-        await asyncio.to_thread(watch.until_blocked)
+        await asyncio.to_thread(server_locks.until_blocked)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -139,17 +139,19 @@ def test_an_optimistic_write_that_waits(database: Database, watch: Watch) -> Non
         connection.execute(sqlalchemy.text("UPDATE account SET owner = 'eve' WHERE id = 5"))
         asyncio.run(main())
     engine.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
     assert database.row("owner, balance, version") == ("eve", 100, 1)
 
 
 @pytest.mark.parametrize("timeout", [None, 0.9])
-def test_ctrl_c_in_a_wait(database: Database, watch: Watch, timeout: float | None) -> None:
+def test_ctrl_c_in_a_wait(
+    database: Database, server_locks: ServerLocks, timeout: float | None
+) -> None:
     show, own = SETTING[database.kind]
     other = database.engine()
     engine = database.engine(pool_size=1, max_overflow=0)
     if timeout is None:
-        press = threading.Thread(target=interrupt, args=[watch])
+        press = threading.Thread(target=interrupt, args=[server_locks])
     else:
         press = threading.Timer(0.2, interrupt, args=[None])
 
@@ -167,11 +169,11 @@ def test_ctrl_c_in_a_wait(database: Database, watch: Watch, timeout: float | Non
     assert free(other, NAME)
     other.dispose()
     engine.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
-def interrupt(watch: Watch | None) -> None:
+def interrupt(server_locks: ServerLocks | None) -> None:
     """Interrupt the program as soon as a session waits in the server."""
-    if watch is not None:
-        watch.until_waiting()
+    if server_locks is not None:
+        server_locks.until_waiting()
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

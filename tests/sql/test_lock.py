@@ -13,7 +13,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import scoped_session, sessionmaker
 from tests.sql.places import async_core, pymysql
-from tests.sql.watch import execute, free, locked, opened
+from tests.sql.server_locks import execute, free, locked, opened
 
 from leaselock.errors import AcquireTimeout
 from leaselock.optimistic.conflicts import is_conflict
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.sql.places import Database, Route
-    from tests.sql.watch import Watch
+    from tests.sql.server_locks import ServerLocks
 
 NAME = "order:5"
 # A statement about a table that is missing.
@@ -47,7 +47,7 @@ def engine(database: Database) -> Iterator[sqlalchemy.Engine]:
 
 
 def test_others_wait_for_the_end_of_the_transaction(
-    database: Database, way: Route, watch: Watch, engine: sqlalchemy.Engine
+    database: Database, way: Route, server_locks: ServerLocks, engine: sqlalchemy.Engine
 ) -> None:
     async def main() -> None:
         async with opened(way, database) as target:
@@ -60,7 +60,7 @@ def test_others_wait_for_the_end_of_the_transaction(
 
     asyncio.run(main())
     assert free(engine, NAME)
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 def test_a_wait_in_vain_leaves_the_transaction_as_it_was(
@@ -87,7 +87,11 @@ def test_a_wait_in_vain_leaves_the_transaction_as_it_was(
 
 @pytest.mark.parametrize("timeout", [None, 30.0])
 def test_a_waiter_comes_in_after_the_commit_and_sees_it(
-    database: Database, way: Route, watch: Watch, engine: sqlalchemy.Engine, timeout: float | None
+    database: Database,
+    way: Route,
+    server_locks: ServerLocks,
+    engine: sqlalchemy.Engine,
+    timeout: float | None,
 ) -> None:
     change, show, own = SETTING[database.kind]
 
@@ -101,15 +105,15 @@ def test_a_waiter_comes_in_after_the_commit_and_sees_it(
     with ThreadPoolExecutor() as threads:
         with engine.begin() as holder, lock(holder, NAME):
             waiter = threads.submit(asyncio.run, main())
-            watch.until_waiting()
+            server_locks.until_waiting()
             holder.execute(sqlalchemy.text("UPDATE account SET balance = 7 WHERE id = 5"))
             assert not waiter.done()
         assert waiter.result(60) == 7
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 def test_an_error_of_the_body_is_the_callers_and_nothing_is_left(
-    database: Database, way: Route, watch: Watch, engine: sqlalchemy.Engine
+    database: Database, way: Route, server_locks: ServerLocks, engine: sqlalchemy.Engine
 ) -> None:
     async def main() -> None:
         async with opened(way, database) as target, locked(target, NAME):
@@ -118,13 +122,13 @@ def test_an_error_of_the_body_is_the_callers_and_nothing_is_left(
 
     with pytest.raises(FAILED, match="no_such_table"):
         asyncio.run(main())
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
     assert database.row("balance") == (100,)
     assert free(engine, NAME)
 
 
 def test_an_error_that_the_body_has_caught_does_not_come_back(
-    database: Database, way: Route, watch: Watch
+    database: Database, way: Route, server_locks: ServerLocks
 ) -> None:
     async def main() -> None:
         async with opened(way, database) as target:
@@ -135,11 +139,11 @@ def test_an_error_that_the_body_has_caught_does_not_come_back(
 
     with pytest.raises(KeyError, match="its own"):
         asyncio.run(main())
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 def test_the_next_user_of_the_pooled_connection_has_no_lock(
-    database: Database, watch: Watch
+    database: Database, server_locks: ServerLocks
 ) -> None:
     for options in ({}, {"pool_reset_on_return": None}):
         engine = database.engine(pool_size=1, max_overflow=0, **options)
@@ -150,20 +154,22 @@ def test_the_next_user_of_the_pooled_connection_has_no_lock(
                 manager = lock(connection, NAME, timeout=0)
                 manager.__enter__()  # and never left: the connection's end is enough
                 sessions.add(connection.execute(sqlalchemy.text(f"SELECT {number}")).scalar())
-            watch.until_nothing_is_held()
+            server_locks.until_nothing_is_held()
         assert len(sessions) == 1
         engine.dispose()
 
 
-def test_a_commit_in_the_body_ends_the_lock(engine: sqlalchemy.Engine, watch: Watch) -> None:
+def test_a_commit_in_the_body_ends_the_lock(
+    engine: sqlalchemy.Engine, server_locks: ServerLocks
+) -> None:
     with engine.connect() as connection, lock(connection, NAME):
         connection.commit()
-        watch.until_nothing_is_held()
+        server_locks.until_nothing_is_held()
         connection.execute(sqlalchemy.text("SELECT 1"))
 
 
 def test_sessions_that_begin_by_themselves_and_scoped_ones(
-    database: Database, engine: sqlalchemy.Engine, watch: Watch
+    database: Database, engine: sqlalchemy.Engine, server_locks: ServerLocks
 ) -> None:
     scoped = scoped_session(sessionmaker(engine))
     with lock(scoped, NAME):
@@ -184,11 +190,11 @@ def test_sessions_that_begin_by_themselves_and_scoped_ones(
         await coloured.dispose()
 
     asyncio.run(main())
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 def test_a_savepoint_ends_the_lock_only_where_it_can(
-    database: Database, engine: sqlalchemy.Engine, watch: Watch
+    database: Database, engine: sqlalchemy.Engine, server_locks: ServerLocks
 ) -> None:
     with database.engine(poolclass=sqlalchemy.NullPool).begin() as connection:
         nested = connection.begin_nested()
@@ -200,10 +206,10 @@ def test_a_savepoint_ends_the_lock_only_where_it_can(
             nested.rollback()
         # InnoDB keeps the rows that a transaction locked after a savepoint; PostgreSQL does not.
         assert free(engine, NAME) == (database.kind == "postgres")
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
-def test_a_cancelled_waiter_leaves_nothing(database: Database, watch: Watch) -> None:
+def test_a_cancelled_waiter_leaves_nothing(database: Database, server_locks: ServerLocks) -> None:
     async def main() -> None:
         engine = create_async_engine(database.async_url, pool_size=1, max_overflow=0)
 
@@ -212,7 +218,7 @@ def test_a_cancelled_waiter_leaves_nothing(database: Database, watch: Watch) -> 
                 pytest.fail("it is held")
 
         task = asyncio.ensure_future(wait())
-        await asyncio.to_thread(watch.until_waiting)
+        await asyncio.to_thread(server_locks.until_waiting)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -225,10 +231,10 @@ def test_a_cancelled_waiter_leaves_nothing(database: Database, watch: Watch) -> 
         asyncio.run(main())
     assert free(other, NAME)
     other.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
-def test_a_cancelled_body_leaves_nothing(database: Database, watch: Watch) -> None:
+def test_a_cancelled_body_leaves_nothing(database: Database, server_locks: ServerLocks) -> None:
     pause = {"postgres": "SELECT pg_sleep(1)", "mariadb": "SELECT sleep(1)"}[database.kind]
 
     async def hold(inside: asyncio.Event) -> None:
@@ -246,11 +252,11 @@ def test_a_cancelled_body_leaves_nothing(database: Database, watch: Watch) -> No
             await task
 
     asyncio.run(main())
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 def test_a_holder_whose_connection_is_ended_has_lost_it(
-    database: Database, watch: Watch, engine: sqlalchemy.Engine
+    database: Database, server_locks: ServerLocks, engine: sqlalchemy.Engine
 ) -> None:
     number = {"postgres": "pg_backend_pid()", "mariadb": "connection_id()"}[database.kind]
     end = {"postgres": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}[database.kind]
@@ -258,8 +264,8 @@ def test_a_holder_whose_connection_is_ended_has_lost_it(
     def hold() -> None:
         with engine.begin() as connection, lock(connection, NAME):
             mine = connection.execute(sqlalchemy.text(f"SELECT {number}")).scalar()
-            watch.query(end.format(mine))
-            watch.until_nothing_is_held()
+            server_locks.query(end.format(mine))
+            server_locks.until_nothing_is_held()
             assert free(database.engine(poolclass=sqlalchemy.NullPool), NAME)
             connection.execute(sqlalchemy.text("UPDATE account SET balance = 1"))
 
@@ -269,11 +275,11 @@ def test_a_holder_whose_connection_is_ended_has_lost_it(
     assert database.row("balance") == (100,)
 
 
-def test_a_deadlock_is_reported(engine: sqlalchemy.Engine, watch: Watch) -> None:
+def test_a_deadlock_is_reported(engine: sqlalchemy.Engine, server_locks: ServerLocks) -> None:
     both = threading.Barrier(2)
     lost: list[Exception] = []
-    _, show, _ = SETTING[watch.kind]
-    usual = {"postgres": "0", "mariadb": 50}[watch.kind]
+    _, show, _ = SETTING[server_locks.kind]
+    usual = {"postgres": "0", "mariadb": 50}[server_locks.kind]
 
     def take(first: str, second: str) -> None:
         with engine.connect() as connection, lock(connection, first):
@@ -291,12 +297,12 @@ def test_a_deadlock_is_reported(engine: sqlalchemy.Engine, watch: Watch) -> None
             work.result(60)
     assert len(lost) == 1
     assert is_conflict(lost[0])
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 @pytest.mark.parametrize("name", [NAME, "new:{}"])
 def test_what_is_read_and_written_under_the_lock_is_never_lost(
-    database: Database, watch: Watch, name: str
+    database: Database, server_locks: ServerLocks, name: str
 ) -> None:
     # With new names the rows are made, and given up, by several at once (hazard J10).
     engine = database.engine(pool_size=8)
@@ -315,4 +321,4 @@ def test_what_is_read_and_written_under_the_lock_is_never_lost(
         list(threads.map(add, range(60 if "new" in name else 200)))
     engine.dispose()
     assert database.row("balance") == (100 if "new" in name else 300,)
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.sql.watch import free
+from tests.sql.server_locks import free
 
 import leaselock
 from leaselock.sql import lock

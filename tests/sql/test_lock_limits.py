@@ -16,7 +16,7 @@ from testkit.servers.mariadb import MariaDB
 from testkit.servers.pgbouncer import PgBouncer
 from testkit.servers.postgres import Postgres
 from tests.sql.places import Database
-from tests.sql.watch import free
+from tests.sql.server_locks import free
 
 from leaselock._core.validation import LONGEST_NAME
 from leaselock.errors import AcquireTimeout, ClientClosed, InvalidName, NotApplied
@@ -27,7 +27,7 @@ from leaselock.sql.postgres import key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.sql.watch import Watch
+    from tests.sql.server_locks import ServerLocks
 
 NAME = "order:5"
 KEY = "SELECT ('x' || left(encode(sha256(convert_to(%s, 'UTF8')), 'hex'), 16))::bit(64)::bigint"
@@ -56,13 +56,15 @@ def test_a_name_that_cannot_be_is_refused_before_anything_is_asked(name: Any) ->
         lock(object(), name)  # type: ignore[call-overload]
 
 
-def test_every_other_name_is_one_of_its_own(engine: sqlalchemy.Engine, watch: Watch) -> None:
+def test_every_other_name_is_one_of_its_own(
+    engine: sqlalchemy.Engine, server_locks: ServerLocks
+) -> None:
     names = ["a", "A", "a ", " a", "%s", ":name", "'; --", "ä", "☃" * 85, "x" * LONGEST_NAME, "\\"]
     for name in names:
         with engine.begin() as connection, lock(connection, name, timeout=0):
             assert not free(engine, name)
             assert all(free(engine, other) for other in names if other != name)
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 @pytest.mark.parametrize(("timeout", "kind"), [(-1, ValueError), ("1", TypeError)])
@@ -82,7 +84,7 @@ def test_what_is_no_connection_is_named(sqlite: Database) -> None:
     engine.dispose()
 
 
-def test_a_closed_connection_says_so(engine: sqlalchemy.Engine, watch: Watch) -> None:
+def test_a_closed_connection_says_so(engine: sqlalchemy.Engine, server_locks: ServerLocks) -> None:
     connection = engine.connect()
     connection.close()
     with pytest.raises(ClientClosed, match="the connection is closed"):
@@ -99,7 +101,7 @@ def test_a_closed_connection_says_so(engine: sqlalchemy.Engine, watch: Watch) ->
         await coloured.dispose()
 
     asyncio.run(main())
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 def test_the_documented_key(postgres: Database) -> None:
@@ -115,7 +117,7 @@ def test_the_documented_key(postgres: Database) -> None:
 
 
 def test_a_connection_that_commits_every_statement_is_refused(
-    database: Database, engine: sqlalchemy.Engine, watch: Watch
+    database: Database, engine: sqlalchemy.Engine, server_locks: ServerLocks
 ) -> None:
     every = database.engine(isolation_level="AUTOCOMMIT", poolclass=NullPool)
     for connection in (every.connect(), engine.connect()):
@@ -132,11 +134,11 @@ def test_a_connection_that_commits_every_statement_is_refused(
         await coloured.dispose()
 
     asyncio.run(main())
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 def test_a_pool_of_one_connection_is_enough(
-    database: Database, engine: sqlalchemy.Engine, watch: Watch
+    database: Database, engine: sqlalchemy.Engine, server_locks: ServerLocks
 ) -> None:
     one: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 0.5}
     shared: dict[str, Any] = {"poolclass": StaticPool}
@@ -149,10 +151,12 @@ def test_a_pool_of_one_connection_is_enough(
             connection.rollback()
         small.dispose()
     assert database.row("balance") == (100,)  # the caller's transaction is not committed
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
-def test_many_that_are_new_at_once_share_a_small_pool(database: Database, watch: Watch) -> None:
+def test_many_that_are_new_at_once_share_a_small_pool(
+    database: Database, server_locks: ServerLocks
+) -> None:
     engine = database.engine(pool_size=4, max_overflow=0, pool_timeout=10)
 
     async def main() -> None:
@@ -164,7 +168,7 @@ def test_many_that_are_new_at_once_share_a_small_pool(database: Database, watch:
 
     asyncio.run(main())
     engine.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 def test_through_a_proxy_that_pools_transactions(postgres_server: Postgres) -> None:
@@ -242,7 +246,9 @@ def test_what_a_snapshot_has_missed_is_a_conflict(postgres: Database) -> None:
     engine.dispose()
 
 
-def test_other_errors_of_a_wait_leave_the_transaction_too(postgres: Database, watch: Watch) -> None:
+def test_other_errors_of_a_wait_leave_the_transaction_too(
+    postgres: Database, server_locks: ServerLocks
+) -> None:
     engine = postgres.engine()
     with engine.begin() as holder, lock(holder, NAME), engine.begin() as connection:
         connection.execute(text("SET LOCAL statement_timeout = '50ms'"))
@@ -252,7 +258,7 @@ def test_other_errors_of_a_wait_leave_the_transaction_too(postgres: Database, wa
         assert connection.execute(text("SHOW lock_timeout")).scalar() == "0"
     assert postgres.row("balance") == (1,)
     engine.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 # --- MySQL -------------------------------------------------------------------------------------
@@ -275,7 +281,9 @@ def test_a_table_that_is_missing_is_named_with_its_cure(mariadb: Database) -> No
     mariadb.do(mysql.SCHEMA)
 
 
-def test_a_row_that_is_swept_is_made_in_the_transaction(mariadb: Database, watch: Watch) -> None:
+def test_a_row_that_is_swept_is_made_in_the_transaction(
+    mariadb: Database, server_locks: ServerLocks
+) -> None:
     engine, stranger = mariadb.engine(), mariadb.engine()
     assert free(engine, NAME)
     for timeout in (0, 0.5, 5):
@@ -292,10 +300,12 @@ def test_a_row_that_is_swept_is_made_in_the_transaction(mariadb: Database, watch
         assert free(stranger, NAME)
     engine.dispose()
     stranger.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
-def test_waiters_survive_that_the_row_is_swept(mariadb: Database, watch: Watch) -> None:
+def test_waiters_survive_that_the_row_is_swept(
+    mariadb: Database, server_locks: ServerLocks
+) -> None:
     engine = mariadb.engine(pool_size=4)
     assert free(engine, NAME)
     mariadb.do("DELETE FROM leaselock_row")
@@ -307,7 +317,7 @@ def test_waiters_survive_that_the_row_is_swept(mariadb: Database, watch: Watch) 
     with ThreadPoolExecutor(4) as threads:
         with engine.begin() as connection, lock(connection, NAME):
             waiters = [threads.submit(once, number) for number in range(3)]
-            watch.until_waiting(3)
+            server_locks.until_waiting(3)
         for waiter in waiters:
             waiter.result(60)
     engine.dispose()
@@ -378,7 +388,9 @@ def test_a_server_with_settings_that_spoil_a_lock() -> None:
         engine.dispose()
 
 
-def test_a_failed_wait_does_not_block_other_names(mariadb: Database, watch: Watch) -> None:
+def test_a_failed_wait_does_not_block_other_names(
+    mariadb: Database, server_locks: ServerLocks
+) -> None:
     # Not even from new ones that sort next to it: no gap stays locked (hazard J10).
     engine = mariadb.engine()
     with engine.begin() as holder, lock(holder, "m"), engine.begin() as other:
@@ -391,4 +403,4 @@ def test_a_failed_wait_does_not_block_other_names(mariadb: Database, watch: Watc
             with lock(other, name + "'", timeout=0):
                 other.execute(text("SELECT 1"))
     engine.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()

@@ -11,8 +11,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from tests.sql.places import Account, Route, account, core, session
+from tests.sql.server_locks import free
 from tests.sql.test_plain import NAMES
-from tests.sql.watch import free
 
 from leaselock.errors import AcquireTimeout, RowNotFound, StaleVersion
 from leaselock.optimistic import compare_and_set, retry_on_conflict
@@ -20,7 +20,7 @@ from leaselock.sql import lock
 
 if TYPE_CHECKING:
     from tests.sql.places import Database
-    from tests.sql.watch import Watch
+    from tests.sql.server_locks import ServerLocks
 
 ROW: dict[str, object] = {"id": 5}
 NAME = "order:5"
@@ -68,7 +68,9 @@ def test_a_conflict_inside_a_savepoint_costs_only_that(database: Database) -> No
     assert database.row("balance", key=6) == (7,)
 
 
-def test_a_session_that_has_failed_says_so_itself(database: Database, watch: Watch) -> None:
+def test_a_session_that_has_failed_says_so_itself(
+    database: Database, server_locks: ServerLocks
+) -> None:
     engine = database.engine()
     with Session(engine) as opened:
         opened.add(Account(id=5))
@@ -86,11 +88,13 @@ def test_a_session_that_has_failed_says_so_itself(database: Database, watch: Wat
         compare_and_set(opened, Account, ROW, {"balance": 2}, expected=1)
         opened.commit()
     engine.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
     assert database.row("balance") == (2,)
 
 
-def test_locks_in_savepoints_of_sessions_and_many_at_once(database: Database, watch: Watch) -> None:
+def test_locks_in_savepoints_of_sessions_and_many_at_once(
+    database: Database, server_locks: ServerLocks
+) -> None:
     engine = database.engine()
     names = [f"n{number}" for number in range(20)]
     with Session(engine) as opened, opened.begin():
@@ -100,10 +104,10 @@ def test_locks_in_savepoints_of_sessions_and_many_at_once(database: Database, wa
         assert not any(free(engine, name) for name in names)
     assert all(free(engine, name) for name in names)
     engine.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
-def test_a_wait_in_vain_inside_a_savepoint(database: Database, watch: Watch) -> None:
+def test_a_wait_in_vain_inside_a_savepoint(database: Database, server_locks: ServerLocks) -> None:
     engine = database.engine()
     with engine.begin() as holder, lock(holder, NAME), engine.begin() as connection:
         with lock(connection, "mine", timeout=0):
@@ -115,10 +119,10 @@ def test_a_wait_in_vain_inside_a_savepoint(database: Database, watch: Watch) -> 
         assert not free(engine, "mine")
     assert database.row("balance") == (1,)
     engine.dispose()
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
-def test_a_session_inside_run_sync(database: Database, watch: Watch) -> None:
+def test_a_session_inside_run_sync(database: Database, server_locks: ServerLocks) -> None:
     async def main() -> None:
         engine = create_async_engine(database.async_url)
 
@@ -132,7 +136,7 @@ def test_a_session_inside_run_sync(database: Database, watch: Watch) -> None:
 
     asyncio.run(main())
     assert database.row() == (1, 2, None)
-    watch.until_nothing_is_held()
+    server_locks.until_nothing_is_held()
 
 
 def test_a_number_of_attempts_is_an_int() -> None:

@@ -33,7 +33,7 @@ TRACK: Command = ("CLIENT", "TRACKING", "ON", "OPTIN")
 NEXT_ONLY: Command = ("CLIENT", "CACHING", "YES")
 
 
-class Watch:
+class TrackedKeys:
     """Watched keys of one lock. A thread keeps the connection while it watches."""
 
     __slots__ = ("connection", "keys", "signal", "tracked")
@@ -54,7 +54,7 @@ class KeyTracking:
 
     def clear(self) -> None:
         """Forget everything."""
-        self.watches: dict[str, Watch] = {}
+        self.watches: dict[str, TrackedKeys] = {}
 
     async def watch(self, ask: Ask, claim_id: str, keys: tuple[str, ...], until: float) -> bool:
         """Have the next change of one of the *keys*, which are in one slot, notified; return
@@ -81,7 +81,7 @@ class KeyTracking:
         if watch is None or pool.shared:
             connection, until = await pool.get(address, until)
             if watch is None or watch.connection is not connection:
-                watch = self.watches[claim_id] = Watch(connection, keys)
+                watch = self.watches[claim_id] = TrackedKeys(connection, keys)
         connection = watch.connection
         watch.signal.clear()
         *before, last = commands

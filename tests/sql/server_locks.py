@@ -23,7 +23,7 @@ LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted =
 STATUS = "SHOW ENGINE INNODB STATUS"
 
 
-class Watch(NamedTuple):
+class ServerLocks(NamedTuple):
     """One server, asked by its administrator."""
 
     kind: str
