@@ -18,7 +18,7 @@ import pytest
 import leaselock
 from leaselock._cli.arguments import parser_of
 from leaselock._cli.commands import COMMANDS
-from leaselock._cli.words import options_of
+from leaselock._cli.parameters import options_of
 
 ROOT = Path(__file__).parents[1]
 # The build of the site copies the pages of the root to docs/project.

@@ -29,13 +29,13 @@ PAGE = Path(__file__).parent / "page.md"
 
 def main() -> int:
     """Run, and print the report as Markdown; return 1 if a guarantee was broken."""
-    words = arguments()
-    reports = [run_one(name, words) for name in words.stores or list(TARGETS)]
+    options = arguments()
+    reports = [run_one(name, options) for name in options.stores or list(TARGETS)]
     print(markdown(reports))
-    if words.docs:
-        (Path(words.docs) / "chaos.md").write_text(page(reports, words.seconds))
-    if words.json:
-        Path(words.json).write_text(json.dumps([figures(r) for r in reports], indent=1) + "\n")
+    if options.docs:
+        (Path(options.docs) / "chaos.md").write_text(page(reports, options.seconds))
+    if options.json:
+        Path(options.json).write_text(json.dumps([figures(r) for r in reports], indent=1) + "\n")
     return 0 if all(report.ok for report in reports) else 1
 
 
@@ -47,22 +47,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     parser.add_argument("--docs", metavar="FOLDER", help="write chaos.md and pictures to FOLDER")
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(TARGETS))
-    words = parser.parse_args()
-    unknown = sorted(set(words.stores) - set(TARGETS))
+    options = parser.parse_args()
+    unknown = sorted(set(options.stores) - set(TARGETS))
     if unknown:
         parser.error(f"no such store: {', '.join(unknown)}; known are {', '.join(TARGETS)}")
-    return words
+    return options
 
 
-def run_one(name: str, words: argparse.Namespace) -> Report:
+def run_one(name: str, options: argparse.Namespace) -> Report:
     """Run one target, and draw its timeline if asked for."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder, ExitStack() as stack:
         target = with_jumping_clocks(
             TARGETS[name](name, stack, Path(folder) / "chaos"), Path(folder)
         )
-        report = run_with_progress(target, words.seed, words.seconds, Path(folder) / "chaos")
-    if words.docs and name in DRAWN:
-        pictures = Path(words.docs) / "chaos"
+        report = run_with_progress(target, options.seed, options.seconds, Path(folder) / "chaos")
+    if options.docs and name in DRAWN:
+        pictures = Path(options.docs) / "chaos"
         pictures.mkdir(exist_ok=True)
         draw(report, pictures / f"{name}.png")
     return report

@@ -64,20 +64,20 @@ def parse(argv: Sequence[str], common: Options) -> Options:
         raise
 
 
-def _options_first(parser: Parser, words: Sequence[str]) -> Sequence[str]:
+def _options_first(parser: Parser, argv: Sequence[str]) -> Sequence[str]:
     """The words of `run` and `lead` with the options that follow NAME in front of it. They reach as
     far as the "--" before the command; without one, what follows NAME is the command.
     """
-    tail = parser.parse_args(words, argparse.Namespace()).words
-    head, name, after = words[: len(words) - len(tail)], tail[:1], tail[1:]
+    tail = parser.parse_args(argv, argparse.Namespace()).argv
+    head, name, after = argv[: len(argv) - len(tail)], tail[:1], tail[1:]
     if not after or name == [END] or not after[0].startswith("-") or after[0] == END:
-        return words
+        return argv
     end = after.index(END) if END in after else len(after)
     own = [END, *name, *after[end:]]
     found = parser.parse_args([*head, *after[:end], *own], argparse.Namespace())
     # Without a "--" only -c can say what to run.
-    complete = found.words == own and (end < len(after) or found.shell is not None)
-    return [*head, *after[:end], *own] if complete else words
+    complete = found.argv == own and (end < len(after) or found.shell is not None)
+    return [*head, *after[:end], *own] if complete else argv
 
 
 def parser_of(command: str) -> Parser:

@@ -156,11 +156,11 @@ class CommandSpec:
 
     def __init__(
         self,
-        words: Sequence[str],
+        argv: Sequence[str],
         request_death_signal: Callable[[], None],
         terminal: Terminal | None,
     ) -> None:
-        self.words = list(words)
+        self.argv = list(argv)
         self.request_death_signal = request_death_signal
         self.terminal = terminal
         self.env: Mapping[str, str] = {}
@@ -220,19 +220,19 @@ class CommandSpec:
             os._exit(exit_codes.NOT_FOUND)
 
     def _execute(self) -> None:
-        words, env = self.words, dict(self.env)
+        argv, env = self.argv, dict(self.env)
         try:
-            os.execvpe(words[0], words, env)
+            os.execvpe(argv[0], argv, env)
         except OSError as error:
-            if error.errno != errno.ENOEXEC or "/" not in words[0]:
+            if error.errno != errno.ENOEXEC or "/" not in argv[0]:
                 raise
         # A script without "#!" is run by the shell, as execvp(3) does.
-        os.execve("/bin/sh", ["/bin/sh", *words], env)
+        os.execve("/bin/sh", ["/bin/sh", *argv], env)
 
     def _cannot_run(self, number: int) -> CannotRun:
         missing = number == errno.ENOENT
         code = exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_EXECUTE
-        return CannotRun(f"cannot run {self.words[0]!r}: {os.strerror(number)}", code)
+        return CannotRun(f"cannot run {self.argv[0]!r}: {os.strerror(number)}", code)
 
 
 def reap_orphans(command: int | None = None) -> None:

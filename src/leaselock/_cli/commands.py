@@ -195,7 +195,7 @@ def _add_command_options(parser: Parser) -> None:
     _add(parser, "--no-tty", action="store_true", help="do not give the command the terminal")
     named = "derive NAME from the words of the command"
     _add(parser, "--name-from-command", action="store_true", help=named)
-    _add(parser, "words", nargs=argparse.REMAINDER, metavar="NAME [--] COMMAND...")
+    _add(parser, "argv", nargs=argparse.REMAINDER, metavar="NAME [--] COMMAND...")
 
 
 def _add_acquire(parser: Parser) -> None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from leaselock._cli.answer import answer
 from leaselock._cli.arguments import parser_of, top_parser
 from leaselock._cli.commands import COMMANDS
-from leaselock._cli.words import options_of, words_of
+from leaselock._cli.parameters import options_of, parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._cli.options import CompletionOptions
-    from leaselock._cli.words import Word
+    from leaselock._cli.parameters import Parameter
 
 BASH = """\
 # bash completion of leaselock. Load it: source <(leaselock completion bash)
@@ -75,11 +75,11 @@ def do_completion(options: CompletionOptions) -> int:
 
 def _bash() -> str:
     top = options_of(top_parser())
-    valued = "|".join(name for word in top if word.metavar for name in word.names)
-    cases = [_bash_case('""', [*COMMANDS, *(name for word in top for name in word.names)])]
+    valued = "|".join(name for param in top if param.metavar for name in param.names)
+    cases = [_bash_case('""', [*COMMANDS, *(name for param in top for name in param.names)])]
     for command in COMMANDS:
-        words = words_of(parser_of(command))
-        known = [text for word in words for text in (*word.names, *word.choices)]
+        params = parameters_of(parser_of(command))
+        known = [text for param in params for text in (*param.names, *param.choices)]
         cases.append(_bash_case(command, known))
     return BASH.format(valued=valued, cases="\n".join(cases))
 
@@ -92,50 +92,50 @@ def _zsh() -> str:
     commands = [f"        {_quoted(f'{name}:{row.summary}')}" for name, row in COMMANDS.items()]
     cases = []
     for command in COMMANDS:
-        words = words_of(parser_of(command))
-        arguments = [_zsh_word(word) for word in words]
+        params = parameters_of(parser_of(command))
+        arguments = [_zsh_parameter(param) for param in params]
         joined = " \\\n                    ".join(filter(None, arguments))
         cases.append(f"                {command}) _arguments {joined} ;;")
-    common = [f"        {_zsh_word(word)}" for word in options_of(top_parser())]
+    common = [f"        {_zsh_parameter(param)}" for param in options_of(top_parser())]
     return ZSH.format(
         commands="\n".join(commands), common=" \\\n".join(common), cases="\n".join(cases)
     )
 
 
-def _zsh_word(word: Word) -> str:
-    about = word.help.replace("[", "(").replace("]", ")").replace(":", r"\:")
-    choices = f"({' '.join(word.choices)})" if word.choices else "_files" * (not word.names)
-    if not word.names:
+def _zsh_parameter(param: Parameter) -> str:
+    about = param.help.replace("[", "(").replace("]", ")").replace(":", r"\:")
+    choices = f"({' '.join(param.choices)})" if param.choices else "_files" * (not param.names)
+    if not param.names:
         # Of a command to run, its words are completed as files.
-        target = "*" if word.metavar.endswith("...") else ("::" if word.optional else ":")
+        target = "*" if param.metavar.endswith("...") else ("::" if param.optional else ":")
         head = "*:" if target == "*" else target
-        return _quoted(f"{head}{word.metavar.lower()}:{choices}")
-    value = f":{word.metavar.lower()}:{choices}" if word.metavar else ""
-    names = "{" + ",".join(word.names) + "}" if len(word.names) > 1 else word.names[0]
+        return _quoted(f"{head}{param.metavar.lower()}:{choices}")
+    value = f":{param.metavar.lower()}:{choices}" if param.metavar else ""
+    names = "{" + ",".join(param.names) + "}" if len(param.names) > 1 else param.names[0]
     return f"{names}{_quoted(f'[{about}]{value}')}"
 
 
 def _fish() -> str:
     common = options_of(top_parser())
-    lines = [FISH.format(common=", ".join(name for word in common for name in word.names))]
-    lines += [_fish_line("__fish_use_subcommand", word) for word in common]
+    lines = [FISH.format(common=", ".join(name for param in common for name in param.names))]
+    lines += [_fish_line("__fish_use_subcommand", param) for param in common]
     for name, row in COMMANDS.items():
         summary = _quoted(row.summary)
         lines.append(f"complete -c leaselock -n __fish_use_subcommand -a {name} -d {summary}\n")
         condition = f"'__fish_seen_subcommand_from {name}'"
-        lines += [_fish_line(condition, word) for word in words_of(parser_of(name))]
+        lines += [_fish_line(condition, param) for param in parameters_of(parser_of(name))]
     return "".join(lines)
 
 
-def _fish_line(condition: str, word: Word) -> str:
+def _fish_line(condition: str, param: Parameter) -> str:
     names = "".join(
-        f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}" for name in word.names
+        f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}" for name in param.names
     )
-    value = " -x" if word.names and word.metavar else ""
-    choices = f" -a {_quoted(' '.join(word.choices))}" if word.choices else ""
+    value = " -x" if param.names and param.metavar else ""
+    choices = f" -a {_quoted(' '.join(param.choices))}" if param.choices else ""
     if not names and not choices:
         return ""
-    about = _quoted(word.help)
+    about = _quoted(param.help)
     return f"complete -c leaselock -n {condition}{names}{value}{choices} -d {about}\n"
 
 

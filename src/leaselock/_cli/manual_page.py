@@ -8,12 +8,12 @@ from leaselock import __version__
 from leaselock._cli import exit_codes
 from leaselock._cli.arguments import parser_of, top_parser
 from leaselock._cli.commands import COMMANDS, DURATIONS
-from leaselock._cli.words import words_of
+from leaselock._cli.parameters import parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock._cli.words import Word
+    from leaselock._cli.parameters import Parameter
 
 DESCRIPTION = """\
 leaselock runs commands under a distributed lock, and shows and administers the locks of a store:
@@ -51,31 +51,31 @@ def _head() -> Iterator[str]:
     yield from _options(_common())
 
 
-def _common() -> list[Word]:
-    return [word for word in words_of(top_parser()) if word.names]
+def _common() -> list[Parameter]:
+    return [param for param in parameters_of(top_parser()) if param.names]
 
 
 def _commands() -> Iterator[str]:
     yield ".SH COMMANDS"
-    common = {word.names for word in _common()}
+    common = {param.names for param in _common()}
     for name, command in COMMANDS.items():
-        words = words_of(parser_of(name))
-        positional = [word for word in words if not word.names]
-        shown = [f"[{word.metavar}]" if word.optional else word.metavar for word in positional]
-        own = [word for word in words if word.names and word.names not in common]
+        params = parameters_of(parser_of(name))
+        positional = [param for param in params if not param.names]
+        shown = [f"[{param.metavar}]" if param.optional else param.metavar for param in positional]
+        own = [param for param in params if param.names and param.names not in common]
         synopsis = " ".join([name, *(["[OPTIONS]"] if own else []), *shown])
         yield f'.SS "{_escaped(f"leaselock {synopsis}")}"'
         yield from _lines(command.summary)
-        yield from _options([*(word for word in positional if word.help), *own])
+        yield from _options([*(param for param in positional if param.help), *own])
         if command.epilog:
             yield from (".PP", ".nf", *_lines(command.epilog), ".fi")
 
 
-def _options(words: list[Word]) -> Iterator[str]:
-    for word in words:
-        names = ", ".join(rf"\fB{_escaped(name)}\fR" for name in word.names)
-        value = rf"\fI{_escaped(word.metavar)}\fR" if word.metavar else ""
-        yield from (".TP", " ".join(filter(None, (names, value))), *_lines(word.help))
+def _options(params: list[Parameter]) -> Iterator[str]:
+    for param in params:
+        names = ", ".join(rf"\fB{_escaped(name)}\fR" for name in param.names)
+        value = rf"\fI{_escaped(param.metavar)}\fR" if param.metavar else ""
+        yield from (".TP", " ".join(filter(None, (names, value))), *_lines(param.help))
 
 
 def _tail() -> Iterator[str]:

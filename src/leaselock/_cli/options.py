@@ -70,7 +70,7 @@ class CommandOptions(LeaseOptions):
     pdeathsig: str
     no_tty: bool
     name_from_command: bool
-    words: list[str]
+    argv: list[str]
 
 
 class RunOptions(CommandOptions):

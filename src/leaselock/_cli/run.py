@@ -40,7 +40,7 @@ class ParsedCommand(NamedTuple):
     """The name of the lock, and the words of the command to run under it."""
 
     name: str
-    words: list[str]
+    argv: list[str]
 
 
 def do_run(given: RunOptions) -> int:
@@ -62,7 +62,7 @@ def prepared(
     """
     lock = _lock(client, command, options)
     terminal = None if options.no_tty else controlling_terminal()
-    spec = CommandSpec(command.words, parent_death_signal(options.pdeathsig), terminal)
+    spec = CommandSpec(command.argv, parent_death_signal(options.pdeathsig), terminal)
     _check_nesting(lock, client, options)
     return lock, spec
 
@@ -120,41 +120,41 @@ def _report(
 
 def parse_command(options: CommandOptions) -> ParsedCommand:
     """Split the words after the options into the name of the lock and the command."""
-    words = _without_dashes(options.words)
-    name = "" if options.name_from_command or not words else words.pop(0)
-    words = _command_words(_without_dashes(words), options)
+    argv = _without_dashes(options.argv)
+    name = "" if options.name_from_command or not argv else argv.pop(0)
+    argv = _command_argv(_without_dashes(argv), options)
     if options.name_from_command:
-        return ParsedCommand(_name_from(words), words)
+        return ParsedCommand(_name_from(argv), argv)
     if not name:
         raise Usage(f"{options.command} needs the name of a lock")
-    return ParsedCommand(name, words)
+    return ParsedCommand(name, argv)
 
 
-def _without_dashes(words: list[str]) -> list[str]:
-    return words[1:] if words[:1] == ["--"] else list(words)
+def _without_dashes(argv: list[str]) -> list[str]:
+    return argv[1:] if argv[:1] == ["--"] else list(argv)
 
 
-def _command_words(words: list[str], options: CommandOptions) -> list[str]:
+def _command_argv(argv: list[str], options: CommandOptions) -> list[str]:
     shell, command = options.shell, options.command
     if shell is not None:
-        if words:
-            raise Usage(f"either -c or a command, not both: {words[0]!r}")
+        if argv:
+            raise Usage(f"either -c or a command, not both: {argv[0]!r}")
         return [os.environ.get("SHELL") or SHELL, "-c", shell]
-    if not words:
+    if not argv:
         raise Usage(f"{command} needs a command: leaselock {command} NAME -- COMMAND")
-    if words[0].startswith("-"):
+    if argv[0].startswith("-"):
         raise Usage(
-            f"{words[0]!r} would be the command, for only options may stand before a --: "
-            f"leaselock {command} NAME {words[0]} ... -- COMMAND"
+            f"{argv[0]!r} would be the command, for only options may stand before a --: "
+            f"leaselock {command} NAME {argv[0]} ... -- COMMAND"
         )
-    return words
+    return argv
 
 
-def _name_from(words: list[str]) -> str:
+def _name_from(argv: list[str]) -> str:
     import hashlib
 
-    text = "\0".join(words).encode("utf-8", "surrogateescape")
-    program = os.path.basename(words[0]).encode("utf-8", "replace").decode()
+    text = "\0".join(argv).encode("utf-8", "surrogateescape")
+    program = os.path.basename(argv[0]).encode("utf-8", "replace").decode()
     readable = "".join(char for char in program if char.isprintable())[:40]
     return f"{readable}:{hashlib.sha256(text).hexdigest()[:32]}"
 
@@ -166,7 +166,7 @@ def on_lost_signal(text: str) -> signal.Signals | None:
 
 def _lock(client: Client, command: ParsedCommand, options: CommandOptions) -> Lock | SeveralLocks:
     # The default label is the program's name only: its arguments may hold secrets.
-    label = options.label or os.path.basename(command.words[0])
+    label = options.label or os.path.basename(command.argv[0])
     return locks_of(client, command.name, label, options)
 
 

@@ -180,8 +180,8 @@ def held_while_waiting(metadata: str) -> list[str] | None:
     import json  # loaded where it is used, for it takes its time
 
     try:
-        words = json.loads(metadata)
-        known = words["holds"] if words["owner"] else []
+        fields = json.loads(metadata)
+        known = fields["holds"] if fields["owner"] else []
         return [str(name) for name in known]
     except (LookupError, RecursionError, TypeError, ValueError):
         return None
@@ -260,10 +260,10 @@ def _parsed(text: str) -> Metadata:
 
     # Written by other programs of other versions: the types are not taken for granted.
     try:
-        words = json.loads(text)
-        host, pid, thread = _brief(words["host"]), int(words["pid"]), _brief(words["thread"])
-        label, version = _optional(words.get("label")), _optional(words.get("version"))
-        who = (_brief(words.get(key, "")) for key in ("owner", "note", "process"))
+        fields = json.loads(text)
+        host, pid, thread = _brief(fields["host"]), int(fields["pid"]), _brief(fields["thread"])
+        label, version = _optional(fields.get("label")), _optional(fields.get("version"))
+        who = (_brief(fields.get(key, "")) for key in ("owner", "note", "process"))
         found = Metadata(host, pid, thread, label, version, *who)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return Metadata(UNKNOWN, 0, f"described as {text!r:.80}", None, None)

@@ -46,8 +46,8 @@ class PackedCommands:
         def acquire_parts(
             name: str, length: int, ms: int, tokens: int, waits: bool, sharded: bool
         ) -> tuple[Any, ...]:
-            words = (OWNER * length, ms, MEMBER, tokens, int(waits), b"")
-            key, text = self._packed(acquire_command, name, sharded, *words)
+            arguments = (OWNER * length, ms, MEMBER, tokens, int(waits), b"")
+            key, text = self._packed(acquire_command, name, sharded, *arguments)
             start, between, rest = text.split((OWNER * length).encode())
             before, after = rest.split(f"1\r\n{MEMBER}".encode())
             return key, start, between, before, after
@@ -57,9 +57,9 @@ class PackedCommands:
             return key, *text.split((OWNER * length).encode())
 
         def of_length(
-            command_of: Callable[..., Command], length: int, sharded: bool, *words: Word
+            command_of: Callable[..., Command], length: int, sharded: bool, *arguments: Word
         ) -> bytes:
-            return packed((command_of(NAME * length, *words),))
+            return packed((command_of(NAME * length, *arguments),))
 
         self.prefix = prefix
         self.topology = topology
@@ -69,15 +69,15 @@ class PackedCommands:
         self.of_length = lru_cache(maxsize=LENGTHS)(of_length)
 
     def _packed(
-        self, command_of: Callable[..., Command], name: str, sharded: bool, *words: Word
+        self, command_of: Callable[..., Command], name: str, sharded: bool, *arguments: Word
     ) -> tuple[str, bytes]:
         """The key of the lock, and the command that concerns it."""
         key = self.prefix + name
         if is_escaped(key):
-            command = command_of(name, *words)
+            command = command_of(name, *arguments)
             return str(command[3]), packed((command,))
         text = name.encode()
-        template = self.of_length(command_of, len(text), sharded, *words)
+        template = self.of_length(command_of, len(text), sharded, *arguments)
         marks = NAME.encode() * len(text)
         if self.topology.divided:
             # The index of the slot of the name; all of them are equally long.

@@ -92,9 +92,9 @@ def waiter_of(name: str, member: bytes) -> Claim | None:
 
 def _lease_fields(text: str) -> tuple[int, int, Mode, int, int]:
     """Lease in ms, tokens, mode, permits and number of conversions (`keys.lease_fields`)."""
-    words = text.split(" ")
-    words += [""] * (6 - len(words))
-    ms, tokens, mode, permits, _, step = words[:6]
+    parts = text.split(" ")
+    parts += [""] * (6 - len(parts))
+    ms, tokens, mode, permits, _, step = parts[:6]
     permitted = max(1, _number(permits))
     return (
         _number(ms),
@@ -123,5 +123,5 @@ def _seconds(text: str) -> float:
 
 def _foreign_metadata(owner: str) -> str:
     """The metadata to show for an owner without a record of ours, such as a Java program."""
-    words = {"host": f"another program ({owner})", "pid": 0, "thread": "", "label": None}
-    return json.dumps(words, ensure_ascii=False)
+    fields = {"host": f"another program ({owner})", "pid": 0, "thread": "", "label": None}
+    return json.dumps(fields, ensure_ascii=False)

@@ -327,10 +327,10 @@ class ScriptedLock:
         own = (owner, ms, member, tokens, self.form, self.token_ttl, wait, ticket)
         keys = self._keys(name)
         index = self.index.of(keys.lock)
-        words = (*own, *self._handing_over(keys), *min_hold)
+        arguments = (*own, *self._handing_over(keys), *min_hold)
         if shared:
-            return ACQUIRE_SHARED.command((*self._all(keys, owner, index), keys.limit), words)
-        return ACQUIRE.command(self._all(keys, owner, index), words)
+            return ACQUIRE_SHARED.command((*self._all(keys, owner, index), keys.limit), arguments)
+        return ACQUIRE.command(self._all(keys, owner, index), arguments)
 
     def _all(self, keys: Keys, owner: str, *index: str) -> tuple[str, ...]:
         """The keys of a lock, and the tombstone of a claim to it."""
@@ -385,9 +385,9 @@ class ScriptedLock:
         """Release a hold whose lock stays taken; False if it is to be released as usual."""
         keys, owner = self._keys(claim.name), names.owner_of(claim.id)
         own = (owner, TOMBSTONE_MS if tombstone else 0)
-        words = (*own, self._verb(), names.wake_channel(keys.lock))
+        arguments = (*own, self._verb(), names.wake_channel(keys.lock))
         where = (keys.lock, names.tombstone(keys.lock, owner), keys.queue)
-        command = COOL_DOWN.command(where, words)
+        command = COOL_DOWN.command(where, arguments)
         return bool(await self.executor.evaluate(COOL_DOWN, command, until))
 
     async def release_grant(self, claim: Claim, token: int, until: float) -> Released:
@@ -423,18 +423,18 @@ class ScriptedLock:
     ) -> Command:
         own = (owner, member, tombstone_ms, token, self.form, self.token_ttl)
         keys = self._keys(name)
-        words = (*own, *self._handing_over(keys))
+        arguments = (*own, *self._handing_over(keys))
         if shared:
-            return RELEASE_SHARED.command((*self._all(keys, owner), keys.limit), words)
-        return RELEASE.command(self._all(keys, owner), words)
+            return RELEASE_SHARED.command((*self._all(keys, owner), keys.limit), arguments)
+        return RELEASE.command(self._all(keys, owner), arguments)
 
     # --- what a hold and a lock can be asked ----------------------------------------------------
 
     async def raise_token(self, claim: Claim, token: int, until: float) -> bool:
         """Raise the token to the one that the servers of a Redlock agreed upon."""
         keys = self._keys(claim.name)
-        words = (names.owner_of(claim.id), token, self.token_ttl)
-        command = RAISE_TOKEN.command((keys.lock, keys.token, keys.record), words)
+        arguments = (names.owner_of(claim.id), token, self.token_ttl)
+        command = RAISE_TOKEN.command((keys.lock, keys.token, keys.record), arguments)
         return bool(await self.executor.evaluate(RAISE_TOKEN, command, until) == 1)
 
     async def renew(self, claims: Sequence[Claim], until: float) -> tuple[bool | None, ...]:
@@ -456,12 +456,12 @@ class ScriptedLock:
 
     async def _renew(self, claims: Sequence[Claim], until: float) -> Any:
         keys: list[str] = []
-        words: list[str | int] = [self.form]
+        arguments: list[str | int] = [self.form]
         for claim in claims:
             own = self._keys(claim.name)
             keys += (own.lock, *self._record(own))
-            words += (round(claim.lease * 1000), names.owner_of(claim.id))
-        command = RENEW.command(keys, words)
+            arguments += (round(claim.lease * 1000), names.owner_of(claim.id))
+        command = RENEW.command(keys, arguments)
         return await self.executor.evaluate(RENEW, command, until)
 
     async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
@@ -469,8 +469,8 @@ class ScriptedLock:
         keys, address, waiting = self._keys(claim.name), self.listener.address_of(claim), None
         if mode == "exclusive":
             address, waiting = self._listen(claim)
-        words = (names.owner_of(claim.id), address, step, mode, self.form, self.token_ttl)
-        command = CONVERT.command((*keys[:4], keys.limit), (*words, *self._handing_over(keys)))
+        arguments = (names.owner_of(claim.id), address, step, mode, self.form, self.token_ttl)
+        command = CONVERT.command((*keys[:4], keys.limit), (*arguments, *self._handing_over(keys)))
         confirm: list[Command] = []
         if self.replicas and mode == "exclusive":
             confirm.append(("WAIT", self.replicas, REPLICAS_MS))
@@ -495,16 +495,16 @@ class ScriptedLock:
     async def resize(self, name: str, limit: int, until: float) -> Resized:
         """Change the number of permits of a semaphore."""
         keys = self._keys(name)
-        words = (limit, self.form, self.token_ttl, *self._handing_over(keys))
-        command = RESIZE.command((*keys[:4], keys.limit), words)
+        arguments = (limit, self.form, self.token_ttl, *self._handing_over(keys))
+        command = RESIZE.command((*keys[:4], keys.limit), arguments)
         reply = await self.executor.evaluate(RESIZE, command, until)
         return Resized(None if reply < 0 else reply, ())
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Note that a hold outlives its client, or that it does not."""
         keys = self._keys(claim.name)
-        words = (names.owner_of(claim.id), lifetime, self.form)
-        command = SET_LIFETIME.command((keys.lock, *self._record(keys)), words)
+        arguments = (names.owner_of(claim.id), lifetime, self.form)
+        command = SET_LIFETIME.command((keys.lock, *self._record(keys)), arguments)
         reply = await self.executor.evaluate(SET_LIFETIME, command, until)
         return LifetimeSet(reply == 1, ())
 
@@ -528,9 +528,9 @@ class ScriptedLock:
         keys = self._keys(name)
         # The id of another program's hold is its owner.
         owner = names.owner_of(held.id) if held.client else held.id
-        words = (owner, self.form, self.token_ttl)
+        arguments = (owner, self.form, self.token_ttl)
         where = (*keys[:4], *self._record_or_limit(keys))
-        command = BREAK_LOCK.command(where, (*words, *self._handing_over(keys)))
+        command = BREAK_LOCK.command(where, (*arguments, *self._handing_over(keys)))
         done, owner, record = await self.executor.evaluate(BREAK_LOCK, command, until)
         return held_of(owner, record, 0), done == 1
 
@@ -554,9 +554,9 @@ class ScriptedLock:
     async def _inspect(self, name: str, until: float) -> LockState:
         numsub = "SHARDNUMSUB" if self.topology.sharded else "NUMSUB"
         keys = self._keys(name)
-        words = (self.form, numsub, names.wake_channel(keys.lock))
+        arguments = (self.form, numsub, names.wake_channel(keys.lock))
         where = (keys.lock, keys.queue, *self._record_or_limit(keys), keys.token)
-        command = INSPECT.command(where, words)
+        command = INSPECT.command(where, arguments)
         limit, found, *members = await self.executor.evaluate(INSPECT, command, until)
         holds: list[HoldState] = []
         reasons: list[str] = []

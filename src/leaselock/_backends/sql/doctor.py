@@ -126,13 +126,13 @@ def _notifications(server: ServerInfo, facts: dict[str, str]) -> list[Finding]:
 def _postgres(facts: dict[str, str]) -> list[Finding]:
     findings = []
     if int(facts["server_version_num"]) < OLDEST_POSTGRES:
-        words = "the server is older than 14: protocol advisory is refused"
-        findings.append(Finding("warn", words, "use protocol lease or row"))
+        what = "the server is older than 14: protocol advisory is refused"
+        findings.append(Finding("warn", what, "use protocol lease or row"))
     if facts["in_recovery"] == "true":
         findings.append(Finding("fail", "the server is a standby", "name the primary"))
     if facts["synchronous_commit"] == "off":
-        words = "synchronous_commit is off: a crash of the server may forget the last grants"
-        findings.append(Finding("warn", words, "set it on for the role that locks"))
+        what = "synchronous_commit is off: a crash of the server may forget the last grants"
+        findings.append(Finding("warn", what, "set it on for the role that locks"))
     for name in (
         "statement_timeout",
         "idle_session_timeout",
@@ -140,8 +140,8 @@ def _postgres(facts: dict[str, str]) -> list[Finding]:
         "transaction_timeout",
     ):
         if facts.get(name, "0") not in ("0", "off"):
-            words = f"{name} is {facts[name]}: overridden on connections that hold a lock"
-            findings.append(Finding("ok", words))
+            what = f"{name} is {facts[name]}: overridden on connections that hold a lock"
+            findings.append(Finding("ok", what))
     return findings
 
 
@@ -150,14 +150,14 @@ def _mysql(facts: dict[str, str]) -> list[Finding]:
     if facts.get("read_only", "OFF") not in ("OFF", "0"):
         findings.append(Finding("fail", "the server is read-only", "name the primary"))
     if facts.get("log_bin") == "ON" and facts.get("binlog_format") == "STATEMENT":
-        words = "binlog_format is STATEMENT: the server refuses to write at READ COMMITTED"
-        findings.append(Finding("fail", words, "set it to ROW or MIXED"))
+        what = "binlog_format is STATEMENT: the server refuses to write at READ COMMITTED"
+        findings.append(Finding("fail", what, "set it to ROW or MIXED"))
     if facts.get("wsrep_on", "OFF") in ("ON", "1"):
-        words = "a Galera cluster: named and row locks hold on one node only"
-        findings.append(Finding("warn", words, "use protocol lease, and one node for writing"))
+        what = "a Galera cluster: named and row locks hold on one node only"
+        findings.append(Finding("warn", what, "use protocol lease, and one node for writing"))
     if facts.get("innodb_flush_log_at_trx_commit", "1") != "1":
-        words = "innodb_flush_log_at_trx_commit is not 1: a crash may forget the last grants"
-        findings.append(Finding("warn", words, "set it to 1"))
+        what = "innodb_flush_log_at_trx_commit is not 1: a crash may forget the last grants"
+        findings.append(Finding("warn", what, "set it to 1"))
     findings.append(
         Finding("ok", f"wait_timeout is {facts.get('wait_timeout', '?')} s: overridden")
     )

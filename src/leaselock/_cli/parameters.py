@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Word(NamedTuple):
+class Parameter(NamedTuple):
     """An option, or a positional argument."""
 
     names: tuple[str, ...]
@@ -21,18 +21,20 @@ class Word(NamedTuple):
     optional: bool
 
 
-def words_of(parser: argparse.ArgumentParser) -> list[Word]:
+def parameters_of(parser: argparse.ArgumentParser) -> list[Parameter]:
     """Return what a parser understands, without the aliases that help does not show."""
-    return [_word(action) for action in parser._actions if action.help is not argparse.SUPPRESS]
+    return [
+        _parameter(action) for action in parser._actions if action.help is not argparse.SUPPRESS
+    ]
 
 
-def _word(action: argparse.Action) -> Word:
+def _parameter(action: argparse.Action) -> Parameter:
     choices = tuple(map(str, action.choices or ()))
     metavar = "" if action.nargs == 0 else str(action.metavar or "|".join(choices))
     names = tuple(action.option_strings)
-    return Word(names, metavar, action.help or "", choices, action.nargs == "?")
+    return Parameter(names, metavar, action.help or "", choices, action.nargs == "?")
 
 
-def options_of(parser: argparse.ArgumentParser) -> Iterable[Word]:
+def options_of(parser: argparse.ArgumentParser) -> Iterable[Parameter]:
     """Return the options among them."""
-    return [word for word in words_of(parser) if word.names]
+    return [param for param in parameters_of(parser) if param.names]
