@@ -38,7 +38,7 @@ class Move(NamedTuple):
         owner = self.cluster.ids[self.target.port]
         for server in (self.target, self.source, *self.cluster.masters()):
             server.ask("CLUSTER", "SETSLOT", self.slot, "NODE", owner)
-        eventually(lambda: self.cluster.settled(self.slot, self.target))
+        eventually(lambda: self.cluster.all_know_owner(self.slot, self.target))
 
 
 class Cluster:
@@ -100,7 +100,7 @@ class Cluster:
                 return next(server for server in self.servers if server.port == master[1])
         raise LookupError(f"no server has slot {slot}")
 
-    def settled(self, slot: int, owner: Redis) -> bool:
+    def all_know_owner(self, slot: int, owner: Redis) -> bool:
         """Return whether all live nodes know that *owner* serves the slot."""
         return all(self.owner(slot, server) is owner for server in self.alive())
 
@@ -129,7 +129,7 @@ class Cluster:
 
     def _replaced(self, slot: int, old: Redis) -> bool:
         new = self.owner(slot)
-        if new is old or not self.settled(slot, new):
+        if new is old or not self.all_know_owner(slot, new):
             return False
         return all("cluster_state:ok" in server.ask("CLUSTER", "INFO") for server in self.alive())
 

@@ -48,7 +48,7 @@ class Member:
         return f"http{'s' if self.certificates else ''}://{self.address}"
 
     def start(self, peers: Sequence[Member], options: Mapping[str, object]) -> None:
-        """Start it; `Etcd.settle` waits until it answers."""
+        """Start it; `Etcd.wait_until_ready` waits until it answers."""
         peer = f"http://{HOST}:{self.peer_port}"
         words: dict[str, object] = {
             "name": self.name,
@@ -112,11 +112,11 @@ class Etcd:
         for member in self.members:
             if member.process is None or not member.process.alive:
                 member.start(self.members, self.options)
-        self.settle()
+        self.wait_until_ready()
         for member in self.members:
             assert member.running().alive, f"etcd ended: {member.running().output()}"
 
-    def settle(self) -> None:
+    def wait_until_ready(self) -> None:
         """Wait until every living member serves."""
         eventually(lambda: all(map(self.serves, self.alive())))
 

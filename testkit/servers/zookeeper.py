@@ -134,11 +134,11 @@ class Ensemble:
         for server in self.servers:
             if server.process is None or not server.process.alive:
                 server.start()
-        self.settle()
+        self.wait_until_ready()
         for server in self.servers:
             assert server.running().alive, f"zookeeper ended: {server.running().output()}"
 
-    def settle(self) -> None:
+    def wait_until_ready(self) -> None:
         """Wait until every living server serves."""
         eventually(lambda: all(s.role() for s in self.alive()))
 

@@ -145,7 +145,7 @@ def test_a_leader_without_a_majority_proves_nothing(zoo: Zoo) -> None:
         finally:
             for server in followers:
                 server.running().cont()
-        zoo.ensemble.settle()
+        zoo.ensemble.wait_until_ready()
     alone.stop()
     alone.close()
 

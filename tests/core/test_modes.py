@@ -64,13 +64,13 @@ def test_a_downgrade_that_is_not_answered_is_repeated_by_the_renewer() -> None:
     fixture.store.silent = (Convert,)
     fixture.do(machine, write.release())
     assert read.hold.claim.mode == "shared"
-    assert read.hold.unsettled
+    assert read.hold.conversion_pending
     assert modes_in_store(fixture) == ["exclusive"]
     fixture.simulator.play(fixture.simulator.time + 2.0)
     fixture.store.silent = ()
     fixture.simulator.play(fixture.simulator.time + 3.0)
     assert modes_in_store(fixture) == ["shared"]
-    assert not read.hold.unsettled
+    assert not read.hold.conversion_pending
     assert not read.lost()
 
 
@@ -81,7 +81,7 @@ async def upgraded_after_an_unanswered_downgrade(
     write = acquired(await side(service, "exclusive").acquire(None))
     fixture.store.silent = (Convert,)
     await write.release()
-    assert update.hold.unsettled
+    assert update.hold.conversion_pending
     assert await conversion.upgrade(service.context(None).registry, update.hold, FOREVER)
     return update
 
@@ -93,7 +93,7 @@ def test_an_upgrade_takes_the_place_of_a_downgrade_that_is_in_doubt() -> None:
     upgrading = fixture.begin(machine, upgraded_after_an_unanswered_downgrade(fixture, service))
     fixture.simulator.play(fixture.simulator.time + 0.7)
     (hold,) = service.context(None).registry.held()
-    assert not hold.unsettled, "the renewer has nothing to repeat"
+    assert not hold.conversion_pending, "the renewer has nothing to repeat"
     fixture.store.silent = ()
     fixture.simulator.play(fixture.simulator.time + 3.0)
     assert upgrading.ended
@@ -232,7 +232,7 @@ def test_a_conversion_during_one_that_is_repeated_is_repeated_in_turn() -> None:
     fixture.store.silent = (Convert,)
     with pytest.raises(OutcomeUnknown):
         fixture.do(machine, update.upgrade(None), 4.0)
-    assert update.hold.unsettled
+    assert update.hold.conversion_pending
     update.hold.conversions += 1
     fixture.store.silent = ()
     fixture.simulator.play(fixture.simulator.time + 3.0)
@@ -355,14 +355,14 @@ def test_a_hold_that_was_converted_again_meanwhile_stays_unsettled() -> None:
     machine, service = fixture.client()
     update = fixture.do(machine, side(service, "update").acquire(None))
     hold, registry = update.hold, update.registry
-    for again, settled in ((1, False), (0, True)):
-        hold.unsettled = True
-        settling = conversion.settle(registry, hold)
-        assert isinstance(settling.send(None), Call)
+    for again, finished in ((1, False), (0, True)):
+        hold.conversion_pending = True
+        finishing = conversion.finish(registry, hold)
+        assert isinstance(finishing.send(None), Call)
         hold.conversions += again
         with pytest.raises(StopIteration):
-            settling.send(Converted(None, 1.0, ()))
-        assert hold.unsettled is not settled
+            finishing.send(Converted(None, 1.0, ()))
+        assert hold.conversion_pending is not finished
 
 
 def test_a_layer_of_local_handoff_passes_conversions_on() -> None:

@@ -91,7 +91,7 @@ def test_a_member_that_stops_is_given_up(trio: Etcd) -> None:
                 granted.release()
             finally:
                 member.running().cont()
-            trio.settle()
+            trio.wait_until_ready()
 
 
 def test_a_majority_that_is_lost_is_a_loss_in_time(trio: Etcd) -> None:

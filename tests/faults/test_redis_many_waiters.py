@@ -44,7 +44,7 @@ def hold(server: Redis, ms: int) -> None:
     server.ask("PEXPIRE", f"lock:{LOCK}", ms)
 
 
-async def settled(happened: Callable[[], bool]) -> None:
+async def wait_until(happened: Callable[[], bool]) -> None:
     await asyncio.get_running_loop().run_in_executor(None, eventually, happened, TIMEOUT)
 
 
@@ -56,7 +56,7 @@ async def queue_up(
             pass
 
     tasks = [asyncio.create_task(once()) for _ in range(count)]
-    await settled(lambda: server.ask("ZCARD", QUEUE) == count)
+    await wait_until(lambda: server.ask("ZCARD", QUEUE) == count)
     return tasks
 
 
@@ -120,9 +120,9 @@ def test_the_task_that_became_first_by_a_grant_polls_soon(empty: Redis) -> None:
                     await gate.wait()
 
             waiting = asyncio.create_task(first())
-            await settled(lambda: empty.ask("ZCARD", QUEUE) == 1)
+            await wait_until(lambda: empty.ask("ZCARD", QUEUE) == 1)
             tasks = [asyncio.create_task(lock.acquire()) for _ in range(2)]
-            await settled(lambda: empty.ask("ZCARD", QUEUE) == 3)
+            await wait_until(lambda: empty.ask("ZCARD", QUEUE) == 3)
             empty.ask("DEL", f"lock:{LOCK}")
             began = time.monotonic()
             done, _ = await asyncio.wait(tasks, timeout=TIMEOUT, return_when="FIRST_COMPLETED")
@@ -182,9 +182,9 @@ def test_a_message_wakes_the_named_task(empty: Redis) -> None:
             lease = await other.lock(LOCK).acquire()
             assert lease is not None
             first = asyncio.create_task(enter(client.lock(LOCK), "first"))
-            await settled(lambda: empty.ask("ZCARD", QUEUE) == 1)
+            await wait_until(lambda: empty.ask("ZCARD", QUEUE) == 1)
             second = asyncio.create_task(enter(client.lock(LOCK), "second"))
-            await settled(lambda: empty.ask("ZCARD", QUEUE) == 2)
+            await wait_until(lambda: empty.ask("ZCARD", QUEUE) == 2)
             empty.ask("ZADD", QUEUE, 1, empty.ask("ZRANGE", QUEUE, 1, 1)[0])
             await lease.release()
             await asyncio.wait_for(asyncio.gather(first, second), TIMEOUT)

@@ -67,7 +67,7 @@ def test_circular_redirects_are_followed_until_the_move_ends(
     finished = pool.submit(finish)
     granted(lock).release()
     finished.result()
-    eventually(lambda: cluster.settled(move.slot, move.target))
+    eventually(lambda: cluster.all_know_owner(move.slot, move.target))
 
 
 def test_locks_on_several_servers_are_renewed_without_sharded_channels(

@@ -38,7 +38,7 @@ def zookeeper(name: str, stack: ExitStack, folder: Path) -> Target:
         victim.running().kill()
         pause(rng)
         victim.start()
-        ensemble.settle()
+        ensemble.wait_until_ready()
 
     hosts = ",".join(f"{HOST}:{proxy.port}" for proxy in proxies)
     url = f"zookeeper://{hosts}/chaos?timeout=2"
@@ -61,7 +61,7 @@ def etcd(name: str, stack: ExitStack, folder: Path) -> Target:
         process.pause()
         pause(rng)
         process.cont()
-        server.settle()
+        server.wait_until_ready()
 
     faults = {"kill server": kill, "freeze server": freeze, "compact": lambda _: server.compact()}
     url = f"etcd://{','.join(f'{HOST}:{proxy.port}' for proxy in proxies)}/chaos"

@@ -124,10 +124,10 @@ def replace_leader(ensemble: Ensemble) -> None:
     """Kill the leader, wait for a new one, and start the old one again."""
     leader = ensemble.leader()
     leader.running().kill()
-    ensemble.settle()
+    ensemble.wait_until_ready()
     eventually(lambda: any(server.role() == "leader" for server in ensemble.alive()))
     leader.start()
-    ensemble.settle()
+    ensemble.wait_until_ready()
 
 
 def kill_all(ensemble: Ensemble) -> None:

@@ -222,7 +222,7 @@ class ModesJudge(ManyHolds):
             machine = self.machines.get(self.model.machines.get(held.client, ""))
             if hold is None or machine is None or not hold.is_valid(machine.now()):
                 continue
-            if self.registry[machine.name].in_flight.active or hold.unsettled:
+            if self.registry[machine.name].in_flight.active or hold.conversion_pending:
                 continue
             if held.mode != hold.claim.mode:
                 raise Violation(

@@ -163,7 +163,7 @@ class RedisModesJudge(ManyHolds):
         hold, machine = self.is_valid.get(held.id), self.machine_of(held.client)
         if hold is None or machine is None or not hold.is_valid(machine.now()):
             return
-        if self.registry[machine.name].in_flight.active or hold.unsettled:
+        if self.registry[machine.name].in_flight.active or hold.conversion_pending:
             return
         if held.mode != hold.claim.mode:
             raise Violation(

@@ -166,7 +166,7 @@ class SimulatedConnection:
         assert isinstance(request, (Execute, Receive))
         self.reply = reply
         if self.answer is not None:
-            self._settle(self.answer)
+            self._finish(self.answer)
         self.network.after(until, lambda: self._too_late(reply, OutcomeUnknown("no answer")))
 
     def _await_notification(self, until: float, reply: Reply) -> None:
@@ -180,7 +180,7 @@ class SimulatedConnection:
             self.reply, self.complete = None, False
             reply(outcome)
 
-    def _settle(self, outcome: object) -> None:
+    def _finish(self, outcome: object) -> None:
         reply, self.reply = self.reply, None
         if reply is not None:
             reply(outcome)
@@ -220,7 +220,7 @@ class SimulatedConnection:
         if isinstance(results, SqlError):
             # A copy, because its traceback would keep a process alive.
             self.answer = SqlError(results.state, results.text)
-        self._settle(self.answer)
+        self._finish(self.answer)
 
     def _notified(self, payload: str) -> None:
         """Deliver a notification of the server."""
@@ -235,7 +235,7 @@ class SimulatedConnection:
 
     def _notify(self) -> None:
         payloads, self.payloads = self.payloads, []
-        self._settle(payloads)
+        self._finish(payloads)
 
     def _ended(self) -> None:
         """Send the end of the session to the client."""
@@ -245,7 +245,7 @@ class SimulatedConnection:
         """Record that the client's kernel has noticed the end."""
         if not self.over and self.network.machine.alive:
             self.over = True
-            self._settle(OutcomeUnknown("the connection was lost"))
+            self._finish(OutcomeUnknown("the connection was lost"))
             for watcher in self.network.watchers:
                 watcher.disconnected(self)
 
@@ -259,7 +259,7 @@ class SimulatedConnection:
         if self.network.machine.alive and not self.closed:
             self.over = True
             self.end_session()
-            self._settle(OutcomeUnknown("the connection was cut"))
+            self._finish(OutcomeUnknown("the connection was cut"))
 
     def close(self) -> None:
         """Close the connection."""

@@ -2,7 +2,7 @@
 mode when the strongest lease of an owner ends.
 
 Each conversion of a hold has a number (`Hold.conversions`), so that a late copy of a request does
-nothing. One whose outcome is unknown is repeated by the renewer (`Hold.unsettled`). Until then the
+nothing. One whose outcome is unknown is repeated by the renewer (`Hold.conversion_pending`). Until then the
 store may have the hold in a stronger mode than its client counts on, which excludes others without
 need but is safe.
 """
@@ -90,9 +90,9 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
                 # Its update lease was released meanwhile.
                 raise WouldDeadlock(hold.claim.name, "exclusive")
             if hold.conversions != hold.upgrade_number:
-                # What is unsettled is superseded: it must not be repeated under this number.
+                # A pending conversion is superseded: it must not be repeated under this number.
                 hold.conversions += 1
-                hold.upgrade_number, hold.unsettled = hold.conversions, False
+                hold.upgrade_number, hold.conversion_pending = hold.conversions, False
             number = hold.conversions
             retry, reply = await _request(registry, hold, "exclusive", deadline)
             if hold.conversions != number:
@@ -114,7 +114,7 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
         if isinstance(error, StoreError):
             with_cause(registry, hold, registry.env.now(), error)
         if hold.state is State.HELD and hold.upgrading == 1 and hold.claim.mode == "update":
-            unsettle(registry, hold, "update")
+            convert_later(registry, hold, "update")
         raise
     finally:
         hold.upgrading -= 1
@@ -133,14 +133,14 @@ async def weaken(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
         now = registry.env.now()
         _, reply = await _request(registry, hold, mode, now + registry.op_timeout)
         if hold.conversions == number:
-            hold.unsettled = False
+            hold.conversion_pending = False
             _apply(registry, hold, reply)
     except StoreError:
         return
     finally:
         hold.weakening -= 1
-        if hold.unsettled:
-            registry.wake_renewer(hold.settle_at)
+        if hold.conversion_pending:
+            registry.wake_renewer(hold.convert_at)
 
 
 def with_cause(registry: HoldRegistry, hold: Hold, now: float, error: StoreError) -> None:
@@ -151,19 +151,19 @@ def with_cause(registry: HoldRegistry, hold: Hold, now: float, error: StoreError
         raise lost from error
 
 
-def unsettle(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
+def convert_later(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
     """Have the renewer convert the hold to a weaker mode."""
     _begin_weakening(hold, mode)
-    registry.wake_renewer(hold.settle_at)
+    registry.wake_renewer(hold.convert_at)
 
 
 def _begin_weakening(hold: Hold, mode: Mode) -> None:
     hold.conversions += 1
     hold.claim = hold.claim._replace(mode=mode)
-    hold.unsettled, hold.settle_at = True, 0.0
+    hold.conversion_pending, hold.convert_at = True, 0.0
 
 
-async def settle(registry: HoldRegistry, hold: Hold) -> bool:
+async def finish(registry: HoldRegistry, hold: Hold) -> bool:
     """Repeat a conversion once whose outcome is unknown; return whether the store answered."""
     now = registry.env.now()
     until = now + min(registry.op_timeout, timing.TRY_TIMEOUT)
@@ -174,7 +174,7 @@ async def settle(registry: HoldRegistry, hold: Hold) -> bool:
     except StoreError:
         return False
     if hold.conversions == number:
-        hold.unsettled = False
+        hold.conversion_pending = False
         hold.token = max(hold.token, reply.held.token if reply.held else 0)
     return True
 

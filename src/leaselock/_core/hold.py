@@ -104,9 +104,9 @@ class Hold:
     renewals = 0
     conversions = 0
     """How many conversions were requested."""
-    unsettled = False
+    conversion_pending = False
     """The outcome of the last one is unknown."""
-    settle_at = 0.0
+    convert_at = 0.0
     """When the renewer repeats it."""
     weakening = 0
     """How many conversions to a weaker mode are in flight: the renewer does not repeat them yet."""
@@ -214,10 +214,10 @@ class Hold:
         self.danger_callbacks = [each for each in self.danger_callbacks if each not in due]
         return calls([each for _, each in due if not getattr(each[2](), "released", True)])
 
-    def settles_at(self) -> float:
+    def next_conversion(self) -> float:
         """When the renewer repeats a conversion of the hold."""
-        waits = self.unsettled and not self.weakening and self.state is State.HELD
-        return self.settle_at if waits else FOREVER
+        waits = self.conversion_pending and not self.weakening and self.state is State.HELD
+        return self.convert_at if waits else FOREVER
 
     def is_valid(self, now: float) -> bool:
         """Whether the owner may act on the hold at *now*. If not, a renewal whose reply arrives

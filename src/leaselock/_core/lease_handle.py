@@ -277,7 +277,7 @@ class LeaseHandle:
             hold.transition("release")
             return True
         if hold.state is State.HELD and (mode := self._weaker_mode()) is not None:
-            conversion.unsettle(registry, hold, mode)
+            conversion.convert_later(registry, hold, mode)
         return False
 
     def _end(self) -> bool:

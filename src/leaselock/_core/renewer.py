@@ -36,7 +36,7 @@ class Renewer:
     def __init__(self, registry: HoldRegistry) -> None:
         self.registry = registry
         # How often in a row a renewal, a conversion, and the start of a callback have failed.
-        self.failures = self.unsettled = self.not_started = 0
+        self.failures = self.failed_conversions = self.not_started = 0
         # When to start the callbacks that could not be started.
         self.start_at = FOREVER
 
@@ -52,7 +52,7 @@ class Renewer:
             # A store that does not answer a release must not delay the report of a loss.
             await self._notify_lost()
             await registry.pending_releases.send(registry.backend, self._due())
-            await self._settle()
+            await self._finish_conversions()
             await self._renew()
 
     async def _rest(self) -> None:
@@ -70,15 +70,17 @@ class Renewer:
         """When a hold needs the renewer; at once, if its loss is to be reported."""
         return min(map(_due, self.registry.held()), default=FOREVER)
 
-    async def _settle(self) -> None:
+    async def _finish_conversions(self) -> None:
         env = self.registry.env
         for hold in self.registry.held():
-            if hold.settles_at() <= env.now():
-                if await conversion.settle(self.registry, hold):
-                    self.unsettled = 0
+            if hold.next_conversion() <= env.now():
+                if await conversion.finish(self.registry, hold):
+                    self.failed_conversions = 0
                 else:
-                    self.unsettled += 1
-                    hold.settle_at = env.now() + timing.pause(self.unsettled, env.random())
+                    self.failed_conversions += 1
+                    hold.convert_at = env.now() + timing.pause(
+                        self.failed_conversions, env.random()
+                    )
 
     async def _renew(self) -> None:
         now = self.registry.env.now()
@@ -267,7 +269,7 @@ class Renewer:
 def _due(hold: Hold) -> float:
     if hold.state is State.LOST:
         return 0.0
-    return min(hold.next_check, hold.settles_at(), hold.danger_at())
+    return min(hold.next_check, hold.next_conversion(), hold.danger_at())
 
 
 def _raise(error: Exception) -> NoReturn:

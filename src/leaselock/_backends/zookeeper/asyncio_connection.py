@@ -28,9 +28,9 @@ class AsyncioConnection(Connection):
 
         def time_out() -> None:
             if self.looks_again(request, until):
-                loop.call_later(SECOND_LOOK, _settle, notified)
+                loop.call_later(SECOND_LOOK, _resolve, notified)
             else:
-                _settle(notified)
+                _resolve(notified)
 
         timer = loop.call_later(min(until - self.now(), LONGEST_TIMER), time_out)
         try:
@@ -44,9 +44,9 @@ class AsyncioConnection(Connection):
 def _notify(loop: Loop, future: asyncio.Future[None]) -> None:
     # kazoo's thread may have a reply for a loop that is closed; then no task waits for it.
     with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(_settle, future)
+        loop.call_soon_threadsafe(_resolve, future)
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

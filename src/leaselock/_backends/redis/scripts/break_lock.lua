@@ -29,7 +29,7 @@ local function break_among_holds(owner, about)
     if not claim then return redis.error_reply('UNREADABLE lock a hold of ' .. owner) end
     remove(owner, claim.permits)
   end
-  settle(false)
+  promote_waiters(false)
 end
 
 local owner, about, kind, fields = read()

@@ -31,7 +31,7 @@ wrong = collect()
 if wrong then return wrong end
 local ends = mode and redis.call('HGET', lock, owner)
 if not ends then
-  settle(false)
+  promote_waiters(false)
   return {0}
 end
 local about, unconverted = redis.call('HGET', lock, 'about:' .. owner) or '', nil

@@ -448,7 +448,7 @@ local function acquire(claim, wait, ticket)
 end
 
 -- Promote after a hold has ended, or a claim has left the queue.
-local function settle(may)
+local function promote_waiters(may)
   if collect() then return end
   promote('', may)
   -- Only clients of Redisson listen, and a user may lack the right to publish.

@@ -43,19 +43,19 @@ if heads[1] then
 
   -- include hand_over.lua
 
-  local function settle_among_holds()
+  local function promote_among_holds()
     local limits = nil
     -- include lock.lua
     -- include enqueue.lua
     -- include holds.lua
     load()
-    settle(was == 1)
+    promote_waiters(was == 1)
   end
 
   if was == 2 then
     local mode = form == 'hash' and redis.call('HGET', lock, 'mode')
     if mode == 'shared' then
-      settle_among_holds()
+      promote_among_holds()
       return was
     end
     -- The next one may not know that the lock is free.
@@ -65,7 +65,7 @@ if heads[1] then
   end
   local done = hand_over('', heads, true)
   if done == nil then
-    settle_among_holds()
+    promote_among_holds()
     return was
   end
   if done and type(done) ~= 'table' then return was end

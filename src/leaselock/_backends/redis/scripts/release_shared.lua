@@ -31,5 +31,5 @@ if about then
 end
 if was == 0 and member ~= '' and redis.call('ZREM', queue, member) == 1 then was = 2 end
 if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end
-if was > 0 then settle(was == 1) end
+if was > 0 then promote_waiters(was == 1) end
 return was

@@ -37,5 +37,5 @@ if semaphore then
     end
   end
 end
-settle(false)
+promote_waiters(false)
 return semaphore and limit or -1
