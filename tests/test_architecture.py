@@ -42,7 +42,7 @@ PUBLIC_NAMES = [
     *("StoreError", "NotApplied", "StoreUnreachable", "OutcomeUnknown"),
     *("UnsafeProtocolWarning", "__version__"),
     *("StaleVersion", "FenceRejected", "RowNotFound", "AcquireCancelled"),
-    *("Wait", "Deadlock", "EventKind", "ErrorReason"),
+    *("WaitEdge", "Deadlock", "EventKind", "ErrorReason"),
     *("Store", "RedisClient", "ZooKeeperClient", "SqlEngine", "AwsClient", "IfBusy"),
     *("OnOutage",),
 ]

@@ -350,7 +350,7 @@ def test_a_mismatch_names_both(error: LimitMismatch, words: str) -> None:
     assert words in str(error)
 
 
-def test_a_hold_that_was_converted_again_meanwhile_stays_unsettled() -> None:
+def test_a_hold_that_was_converted_again_meanwhile_stays_pending() -> None:
     fixture = Fixture()
     machine, service = fixture.client()
     update = fixture.do(machine, side(service, "update").acquire(None))

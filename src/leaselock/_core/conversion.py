@@ -2,9 +2,9 @@
 mode when the strongest lease of an owner ends.
 
 Each conversion of a hold has a number (`Hold.conversions`), so that a late copy of a request does
-nothing. One whose outcome is unknown is repeated by the renewer (`Hold.conversion_pending`). Until then the
-store may have the hold in a stronger mode than its client counts on, which excludes others without
-need but is safe.
+nothing. One whose outcome is unknown is repeated by the renewer (`Hold.conversion_pending`). Until
+then the store may have the hold in a stronger mode than its client counts on, which excludes others
+without need but is safe.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Hold:
     conversions = 0
     """How many conversions were requested."""
     conversion_pending = False
-    """The outcome of the last one is unknown."""
+    """The outcome of the last one is unknown, or it has yet to be requested."""
     convert_at = 0.0
     """When the renewer repeats it."""
     weakening = 0
