@@ -54,8 +54,8 @@ def is_gone(host: str, pid: int, identity: str) -> bool:
     ours = own_identity()
     if not identity or not ours or host != os.uname().nodename:
         return False
-    place, _, expected = identity.rpartition(":")
-    if place != ours.rpartition(":")[0]:
+    host_identity, _, expected = identity.rpartition(":")
+    if host_identity != ours.rpartition(":")[0]:
         return False
     try:
         state, started = _state_and_start(pid)

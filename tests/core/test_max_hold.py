@@ -175,12 +175,12 @@ def test_every_kind_of_lock_takes_the_bound() -> None:
     machine, service = fixture.client()
     words = {"lease": LEASE, "max_hold": BOUND, "protocol": None, "label": None}
     more: dict[str, Any] = words | {"renew": True, "timeout": None}
-    sides = service.rwlock("a", reentrant=True, **more)
+    locks = service.rwlock("a", reentrant=True, **more)
     semaphore = service.semaphore("s", 4, **more)
     together = service.lock_all(["b", "c"], None, reentrant=True, renew=True, **words)
 
     async def whole() -> None:
-        taken = [await sides["shared"].acquire(None), await semaphore.acquire(None, 2)]
+        taken = [await locks["shared"].acquire(None), await semaphore.acquire(None, 2)]
         taken += (await together.acquire(None)).handles
         once = await service.once("o", 60.0, False, **words)
         assert once is not None

@@ -16,7 +16,7 @@ from leaselock._core.hold import State
 from leaselock._core.local_handoff import LocalHandoff
 from leaselock._core.queue import QueueBackend
 from leaselock._core.together import TogetherHandle
-from leaselock._core.validation import side_of
+from leaselock._core.validation import lock_of_mode
 from leaselock.errors import (
     ClientClosed,
     InvalidName,
@@ -389,10 +389,10 @@ def test_a_protocol_without_update_says_so() -> None:
     service.able = ABLE
     modes: frozenset[Mode] = frozenset({"exclusive", "shared"})
     backend.capabilities = backend.capabilities._replace(modes=modes)
-    sides = service.rwlock("a", reentrant=True, timeout=None, **OPTIONS)
-    assert set(sides) == modes
+    locks = service.rwlock("a", reentrant=True, timeout=None, **OPTIONS)
+    assert set(locks) == modes
     with pytest.raises(ValueError, match=r"without .update.: .*SQLite"):
-        side_of(sides, "update", ABLE)
+        lock_of_mode(locks, "update", ABLE)
     with pytest.raises(ValueError, match="has no semaphores: memory, SQLite"):
         service.semaphore("s", 2, timeout=None, **OPTIONS)
 

@@ -13,7 +13,7 @@ from leaselock._api.log import attach
 from leaselock._backends import ABLE
 from leaselock._core.client_core import ClientCore
 from leaselock._core.lease_handle import if_granted
-from leaselock._core.validation import checked_body, side_of
+from leaselock._core.validation import checked_body, lock_of_mode
 from leaselock._core.watching import or_stop
 from leaselock._drivers.aio import Aio
 from leaselock._drivers.system_env import now
@@ -758,10 +758,10 @@ class AsyncRWLock:
     ...     save(change(load()), fence=lease.token)
     """
 
-    def __init__(self, client: AsyncClient, sides: dict[Mode, Mutex]) -> None:
+    def __init__(self, client: AsyncClient, mutexes: dict[Mode, Mutex]) -> None:
         self._client = client
         self._driver = client._driver
-        self._sides = {mode: AsyncLock(client, side) for mode, side in sides.items()}
+        self._locks = {mode: AsyncLock(client, mutex) for mode, mutex in mutexes.items()}
 
     @property
     def name(self) -> str:
@@ -771,17 +771,17 @@ class AsyncRWLock:
     @property
     def read(self) -> AsyncLock:
         """The shared side."""
-        return self._sides["shared"]
+        return self._locks["shared"]
 
     @property
     def write(self) -> AsyncLock:
         """The exclusive side."""
-        return self._sides["exclusive"]
+        return self._locks["exclusive"]
 
     @property
     def update(self) -> AsyncLock:
         """The side that can be upgraded; ValueError where the protocol does not have it."""
-        return side_of(self._sides, "update", ABLE)
+        return lock_of_mode(self._locks, "update", ABLE)
 
     async def locked(self) -> bool:
         """Return whether the lock is held, on any side."""
@@ -800,7 +800,7 @@ class AsyncRWLock:
         return await self.read.waiters()
 
     def watch(self) -> AsyncChanges:
-        """Return an iterator over the holders of all sides, as `AsyncLock.watch` does."""
+        """Return an iterator over the holders in all modes, as `AsyncLock.watch` does."""
         return self.read.watch()
 
     def __repr__(self) -> str:

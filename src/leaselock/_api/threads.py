@@ -14,7 +14,7 @@ from leaselock._api.log import attach
 from leaselock._backends import ABLE
 from leaselock._core.client_core import ClientCore
 from leaselock._core.lease_handle import if_granted
-from leaselock._core.validation import checked_body, side_of
+from leaselock._core.validation import checked_body, lock_of_mode
 from leaselock._core.watching import or_stop
 from leaselock._drivers.system_env import now
 from leaselock._drivers.threads import Threads
@@ -752,10 +752,10 @@ class RWLock:
     ...     save(change(load()), fence=lease.token)
     """
 
-    def __init__(self, client: Client, sides: dict[Mode, Mutex]) -> None:
+    def __init__(self, client: Client, mutexes: dict[Mode, Mutex]) -> None:
         self._client = client
         self._driver = client._driver
-        self._sides = {mode: Lock(client, side) for mode, side in sides.items()}
+        self._locks = {mode: Lock(client, mutex) for mode, mutex in mutexes.items()}
 
     @property
     def name(self) -> str:
@@ -765,17 +765,17 @@ class RWLock:
     @property
     def read(self) -> Lock:
         """The shared side."""
-        return self._sides["shared"]
+        return self._locks["shared"]
 
     @property
     def write(self) -> Lock:
         """The exclusive side."""
-        return self._sides["exclusive"]
+        return self._locks["exclusive"]
 
     @property
     def update(self) -> Lock:
         """The side that can be upgraded; ValueError where the protocol does not have it."""
-        return side_of(self._sides, "update", ABLE)
+        return lock_of_mode(self._locks, "update", ABLE)
 
     def locked(self) -> bool:
         """Return whether the lock is held, on any side."""
@@ -794,7 +794,7 @@ class RWLock:
         return self.read.waiters()
 
     def watch(self) -> Changes:
-        """Return an iterator over the holders of all sides, as `Lock.watch` does."""
+        """Return an iterator over the holders in all modes, as `Lock.watch` does."""
         return self.read.watch()
 
     def __repr__(self) -> str:

@@ -63,7 +63,7 @@ class LockOptions(NamedTuple):
     numbered: bool = False
     """Whether each permit that is held has a number."""
     of_rwlock: bool = False
-    """Whether it is one side of a read/write lock."""
+    """Whether it is one lock of a read/write lock."""
     max_hold: float = FOREVER
     """For how long a hold is renewed at most, from its grant on."""
     on_outage: OnOutage = "fail"

@@ -213,14 +213,14 @@ class ClientCore:
         return mutex.try_acquire()
 
     def rwlock(self, name: object, **options: Any) -> dict[Mode, Mutex]:
-        """The sides of a read/write lock: shared, update and exclusive."""
-        sides: dict[Mode, Mutex] = {}
+        """The locks of a read/write lock: shared, update and exclusive."""
+        locks: dict[Mode, Mutex] = {}
         options |= {"local_handoffs": 0, "of_rwlock": True}
         for mode in ("shared", "exclusive", "update"):
             known = self.context(options["protocol"]).registry.backend.capabilities.modes
             if mode != "update" or mode in known:
-                sides[mode] = self.mutex(name, mode=mode, **options)
-        return sides
+                locks[mode] = self.mutex(name, mode=mode, **options)
+        return locks
 
     def semaphore(
         self, name: object, permits: object, *, numbered: object = False, **options: Any

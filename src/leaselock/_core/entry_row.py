@@ -109,7 +109,7 @@ class EntryRow(LockRow):
         return None
 
     def join(self, claim: Claim) -> None:
-        """Put at the tail of the queue; one that is queued keeps its place."""
+        """Put at the tail of the queue; one that is queued keeps its position."""
         queued = self.entry.queue.get(claim.id, claim)
         self.entry.queue[claim.id] = queued._replace(last_seen=self.moment, limit=0)
 

@@ -165,11 +165,11 @@ class Hold:
 
     def __del__(self) -> None:
         if self.state is State.HELD and self.owned:
-            place = f", acquired at:\n{self.call_site}" if self.call_site else ""
+            site = f", acquired at:\n{self.call_site}" if self.call_site else ""
             text = f"the lease on {self.claim.name!r} (token {self.token}) was dropped while held"
             # Whatever records the warning must not keep this object alive: it would be renewed.
             del self
-            warnings.warn(f"{text}{place}", ResourceWarning, stacklevel=2)
+            warnings.warn(f"{text}{site}", ResourceWarning, stacklevel=2)
 
     @property
     def depth(self) -> int:

@@ -147,8 +147,8 @@ class HoldRegistry:
         self.serial += 1
         label = label or self.label
         if self.label_from_caller:
-            place = env.caller()
-            label = shortened(f"{label}, {place}" if label else place)
+            caller = env.caller()
+            label = shortened(f"{label}, {caller}" if label else caller)
         known, metadata = owner.metadata
         # Who searches for deadlocks lets others follow what waits for its locks.
         holds = None

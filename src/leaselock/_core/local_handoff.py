@@ -179,7 +179,7 @@ class LocalQueue:
         return next(iter(self.waiters.values()), None)
 
     def enqueue(self, waiter: LocalWaiter) -> None:
-        """Put at the end; one that is queued keeps its place. Its signal is cleared."""
+        """Put at the end; one that is queued keeps its position. Its signal is cleared."""
         if waiter.signal is NEVER_SET:
             waiter.signal = Signal()
         self.waiters.setdefault(waiter.claim.id, waiter)
@@ -262,7 +262,7 @@ class LocalQueue:
 
     def may_ask_store(self, waiter: LocalWaiter, now: float, *, wait: bool) -> bool:
         """Whether that waiter is to ask the store. A shared lease whose time has passed without a
-        renewal is void: its holder is not valid either. A try does not take the place of a waiter.
+        renewal is void: its holder is not valid either. A try does not take the position of a waiter.
         """
         lease = self.lease
         if lease is not None and lease.granted and now >= lease.valid_until:
@@ -405,7 +405,7 @@ class LocalHandoff(Backend):
     async def _ask_store(
         self, waiter: LocalWaiter, wait: bool, until: float, new: bool
     ) -> Grant | Busy:
-        """Ask the store for all. The shared claim keeps its place in the store's queue, even if
+        """Ask the store for all. The shared claim keeps its position in the store's queue, even if
         another waiter has asked with it before.
         """
         queue = waiter.queue

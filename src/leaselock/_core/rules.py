@@ -114,7 +114,7 @@ class LockRow(abc.ABC):
 
     @abc.abstractmethod
     def join(self, claim: Claim) -> None:
-        """Put at the tail of the queue; one that is queued keeps its place. It has asked now."""
+        """Put at the tail of the queue; one that is queued keeps its position. It has asked now."""
 
     @abc.abstractmethod
     def quit(self, claim_id: str) -> bool:
@@ -143,8 +143,8 @@ class LockRow(abc.ABC):
         may be taken out meanwhile.
         """
         claims = list(self.queue())
-        place = next((i for i, claim in enumerate(claims) if claim.id == claim_id), len(claims))
-        return claims[:place][::-1]
+        position = next((i for i, claim in enumerate(claims) if claim.id == claim_id), len(claims))
+        return claims[:position][::-1]
 
     def behind(self, claim_id: str) -> Claim | None:
         """The claim directly behind."""

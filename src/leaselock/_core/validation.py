@@ -192,13 +192,13 @@ def checked_permits(value: object, limit: int = 0, what: str = "permits") -> int
     return value
 
 
-def side_of(sides: dict[Mode, L], mode: Mode, able: Mapping[str, str]) -> L:
-    """One side of a read/write lock; ValueError where the protocol does not have it. *able* says
+def lock_of_mode(locks: dict[Mode, L], mode: Mode, able: Mapping[str, str]) -> L:
+    """One lock of a read/write lock; ValueError where the protocol does not have it. *able* says
     which stores do.
     """
-    if mode not in sides:
+    if mode not in locks:
         raise ValueError(f"this protocol has read/write locks without {mode!r}: {able[mode]}")
-    return sides[mode]
+    return locks[mode]
 
 
 def checked_token(value: object) -> int:

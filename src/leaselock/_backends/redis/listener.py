@@ -287,7 +287,7 @@ class Listener:
         return connection.open and connection.address == address
 
     def done(self, holder: str, waiter: Waiter, *, failed: bool) -> None:
-        """The request is over; a shared connection has a place free again."""
+        """The request is over; a shared connection has a slot free again."""
         connection = waiter.group.connection
         if self.pool.shared:
             if failed:

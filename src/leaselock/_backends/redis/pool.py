@@ -4,8 +4,8 @@ Two constants differ. Threads have *exclusive* connections: one request at a tim
 connections as there are requests. Tasks have one *shared* connection to each server, which carries
 at most `PLACES` acquire requests at a time; other requests are few, and urgent.
 
-A task that finds no connection with a free place queues, first in, first out. Its turn ends with a
-place, with an error, or with the right to connect, which is passed on when its owner is cancelled.
+A task that finds no connection with a free slot queues, first in, first out. Its turn ends with a
+slot, with an error, or with the right to connect, which is passed on when its owner is cancelled.
 Time spent in the queue does not count against the request, as long as the server answers others.
 """
 
@@ -104,7 +104,7 @@ class Pool:
         return self.shared or not connection.users
 
     def put(self, connection: Connection) -> None:
-        """A request is done: its connection, or its place on it, is free for the next."""
+        """A request is done: its connection, or its slot on it, is free for the next."""
         connection.users -= 1
         if not connection.open or connection.generation is not self.generation:
             self._discard(connection)
@@ -177,7 +177,7 @@ class Pool:
         return connection, until + self.now() - began if self.shared else until
 
     async def _queue(self, address: Address, until: float) -> Connection | None:
-        """Wait for a place; None is the right to connect."""
+        """Wait for a slot; None is the right to connect."""
         queued = QueuedRequest()
         self.queues.setdefault(address, deque()).append(queued)
         began = self.now()

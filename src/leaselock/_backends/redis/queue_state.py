@@ -58,7 +58,7 @@ class QueueState:
         return Grant(token, (), sent_at, lasts)
 
     def leave(self, holder: str) -> bool:
-        """Forget the claim's place; says whether there was one."""
+        """Forget the claim's position; says whether there was one."""
         if not self.tickets:
             return False
         self.grants.pop(holder, None)

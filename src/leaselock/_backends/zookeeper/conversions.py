@@ -224,7 +224,7 @@ class Conversions:
         upgrades = [path for path in contender.others if path != weaker]
         contender.needed, contender.alternate, contender.blockers = (), weaker, None
         contender.others = (*upgrades, weaker)
-        # Those that watch the node are not next when it is deleted: another one takes its place.
+        # Those that watch the node are not next when it is deleted: another one takes its position.
         for claim in backend.watchers.get(node.path, ()):
             if claim in backend.contenders:
                 backend.contenders[claim].watches_holder = False

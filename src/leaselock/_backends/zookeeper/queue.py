@@ -99,7 +99,7 @@ class QueueBackend(EnteringBackend):
     # --- acquiring -------------------------------------------------------------------------------
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
-        """Acquire the lock, or take a place in the queue."""
+        """Acquire the lock, or enter the queue."""
         if claim.mode == "permits":
             return await self.semaphores.acquire(claim, wait=wait, until=until)
         contender = self.contender(claim)
@@ -329,7 +329,7 @@ class QueueBackend(EnteringBackend):
         read = await self.batch(until, *reads) if reads else ()
         nodes = {node.path: node for node in read if isinstance(node, Node)}
         return [
-            self._seen(
+            self._examined(
                 name,
                 top,
                 *(
@@ -340,7 +340,7 @@ class QueueBackend(EnteringBackend):
             for name, path, top in zip(names, paths, replies, strict=False)
         ]
 
-    def _seen(
+    def _examined(
         self, name: str, top: object, children: Sequence[Node], queue: Sequence[Node]
     ) -> Seen:
         """What a name is, from the nodes below its own and those in the queue of its semaphore."""

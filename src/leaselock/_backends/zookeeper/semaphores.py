@@ -157,7 +157,7 @@ class Semaphores:
         self.backend = backend
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
-        """Take permits, or a place in the queue."""
+        """Take permits, or enter the queue."""
         backend, watching = self.backend, False
         if claim.permits > MOST_AT_ONCE:
             raise NotApplied(
@@ -210,7 +210,7 @@ class Semaphores:
 
     async def _peek(self, contender: Contender, path: str, until: float) -> Busy | None:
         """A claim that does not wait creates no node behind others."""
-        view = await self._seen(path, None, self._look(path, watch=False), until)
+        view = await self._complete_view(path, None, self._look(path, watch=False), until)
         ahead = view.ahead()
         limit = self._limit(contender, view, first=not ahead)
         if not isinstance(limit, int):
@@ -245,17 +245,17 @@ class Semaphores:
         """Enter the queue, unless that is done; list it and the permits."""
         backend, look = self.backend, self._look(path, watch=watching)
         if contender.created:
-            view = await self._seen(path, None, look, until)
+            view = await self._complete_view(path, None, look, until)
         else:
             name = f"{queue_path(path)}/{contender.owner}{KAZOO}"
             replies = await backend.enter(contender, name, look, until)
-            view = await self._seen(path, _view(replies), look, until)
+            view = await self._complete_view(path, _view(replies), look, until)
         if view.node is None:
             await backend.batch(until, EnsurePath(path))
         await backend.check_length(contender, len(view.queue), until)
         return view
 
-    async def _seen(
+    async def _complete_view(
         self, path: str, view: View | None, look: tuple[Operation, ...], until: float
     ) -> View:
         """The view; look again if the number of permits was written meanwhile."""

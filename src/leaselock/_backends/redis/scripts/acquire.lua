@@ -1,12 +1,12 @@
 -- Take a lock, confirm a grant that was handed over, or enter the queue.
--- Repeated, it replies the same: a holder gets its token, a waiter keeps its place.
+-- Repeated, it replies the same: a holder gets its token, a waiter keeps its position.
 --
 -- KEYS   1 lock   2 token   3 queue   4 hand-off   5 tombstone of this claim
 --        6 index of active names   7 holder record, unless the format is hash
 -- ARGV   1 owner   2 lease in ms   3 member: the claim as the queue has it
 --        4 how many tokens a grant reserves   5 format: hash, string or vote
 --        6 for how many ms the token is kept, or 0 for ever
---        7 wait: 1 to queue, else 0   8 ticket of an earlier place in the queue, or ''
+--        7 wait: 1 to queue, else 0   8 ticket of an earlier position in the queue, or ''
 --        9 longest lease in ms of a grant that is handed over
 --        10 after how many ms a waiter asks again by itself
 --        11 PUBLISH or SPUBLISH   12 beginning of the waiters' channels   13 Redisson's channel

@@ -1,5 +1,5 @@
 -- Acquire in another mode than exclusive: as a reader, for an update, or some permits.
--- Repeated, it replies the same: a holder gets its token, a waiter keeps its place.
+-- Repeated, it replies the same: a holder gets its token, a waiter keeps its position.
 --
 -- KEYS   1 lock   2 token   3 queue   4 hand-off   5 tombstone of this claim   6 index   7 limit
 -- ARGV   as acquire.lua

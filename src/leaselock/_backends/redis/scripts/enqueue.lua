@@ -1,4 +1,4 @@
--- Enter the queue, or keep the place in it; returns the rank, and the ticket. Uses index, which only
+-- Enter the queue, or keep the position in it; returns the rank, and the ticket. Uses index, which only
 -- the scripts that acquire have. The hold that is waited for may be of a program that writes no index.
 local function enqueue(member, ticket, last)
   if ticket == '' then
