@@ -262,7 +262,7 @@ class LocalQueue:
 
     def may_ask_store(self, waiter: LocalWaiter, now: float, *, wait: bool) -> bool:
         """Whether that waiter is to ask the store. A shared lease whose time has passed without a
-        renewal is void: its holder is not valid either. A try does not take the position of a waiter.
+        renewal is void: its holder is not valid either. A try does not overtake a waiter.
         """
         lease = self.lease
         if lease is not None and lease.granted and now >= lease.valid_until:
