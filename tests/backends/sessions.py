@@ -20,9 +20,9 @@ T = TypeVar("T")
 ANSWERED = 900.0
 
 
-def finished(process: Awaitable[T]) -> T:
+def finished(operation: Awaitable[T]) -> T:
     """Return the result of protocol text whose executor answers at once. It does not sleep."""
-    steps = process.__await__()
+    steps = operation.__await__()
     try:
         while True:
             assert isinstance(next(steps), Sleep)
@@ -51,9 +51,9 @@ class Direct:
         """Execute one script."""
         return self.driver.run(self.executor(connection).execute(script))
 
-    def run(self, process: Any) -> Any:
-        """Run a process that awaits connections."""
-        return self.driver.run(process)
+    def run(self, operation: Any) -> Any:
+        """Run an operation that awaits connections."""
+        return self.driver.run(operation)
 
     def close(self) -> None:
         """Close all connections."""

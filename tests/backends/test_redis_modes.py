@@ -52,8 +52,8 @@ class Process:
     def release(self, claim: Claim) -> None:
         self.run(self.locks.release(claim, False, now() + 5.0))
 
-    def run(self, process: Any) -> Any:
-        return self.driver.run(process)
+    def run(self, operation: Any) -> Any:
+        return self.driver.run(operation)
 
 
 @pytest.fixture(scope="module")

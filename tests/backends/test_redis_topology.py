@@ -197,10 +197,10 @@ def answering(replies: dict[str, Any]) -> Any:
     return send
 
 
-def result(process: Any) -> Any:
-    """Return the result of a process that waits for nothing."""
+def result(operation: Any) -> Any:
+    """Return the result of an operation that waits for nothing."""
     with pytest.raises(StopIteration) as ended:
-        process.send(None)
+        operation.send(None)
     return ended.value.value
 
 

@@ -88,11 +88,11 @@ class Client:
     def claim(self, serial: int = 1) -> Claim:
         return claim_of(self.id, "a", serial, LEASE)._replace(since=SINCE + serial)
 
-    def run(self, process: Any) -> Any:
+    def run(self, operation: Any) -> Any:
         # Deadlines are far away: the runner's own clock moves where the text waits for a retry.
         for runner in self.runners:
             runner.time = 0.0
-        return self.runners[0].run(process)
+        return self.runners[0].run(operation)
 
     def until(self) -> float:
         return self.fixture.time + 5.0
@@ -101,8 +101,8 @@ class Client:
         return self.run(self.locks.acquire(self.claim(serial), wait=wait, until=self.until()))
 
     def release(self, serial: int = 1, *, tombstone: bool = False) -> Any:
-        process = self.locks.release(self.claim(serial), tombstone=tombstone, until=self.until())
-        return self.run(process)
+        operation = self.locks.release(self.claim(serial), tombstone=tombstone, until=self.until())
+        return self.run(operation)
 
     def renew(self, serial: int = 1) -> Any:
         (kept,) = self.run(self.locks.renew((self.claim(serial),), self.until()))
@@ -175,7 +175,7 @@ def test_breaking_ends_the_hold_of_the_majority(fixture: Fixture) -> None:
 def test_a_lock_that_most_masters_do_not_let_be_broken_is_not(fixture: Fixture) -> None:
     holder, other = Client(fixture, 1), Client(fixture, 2)
     holder.acquire()
-    process = other.locks.break_lock("a", None, other.until())
+    operation = other.locks.break_lock("a", None, other.until())
     inspected = 0
 
     def silent_later(address: Any, message: Any) -> list[Any]:
@@ -188,7 +188,7 @@ def test_a_lock_that_most_masters_do_not_let_be_broken_is_not(fixture: Fixture) 
 
     other.runners[0].answer = silent_later
     with pytest.raises(OutcomeUnknown, match="could not be broken on most masters"):
-        other.run(process)
+        other.run(operation)
 
 
 def test_a_minority_that_does_not_answer_is_released_later(fixture: Fixture) -> None:
@@ -316,8 +316,8 @@ def test_a_master_with_many_requests_outstanding_is_not_asked(fixture: Fixture) 
 def test_the_lifetime_is_changed_on_a_majority(fixture: Fixture) -> None:
     client = Client(fixture, 1)
     client.acquire()
-    process = client.locks.set_lifetime(client.claim(), "lease", client.until())
-    assert client.run(process).held
+    operation = client.locks.set_lifetime(client.claim(), "lease", client.until())
+    assert client.run(operation).held
 
 
 def test_votes_that_come_one_after_the_other_are_waited_for(fixture: Fixture) -> None:

@@ -49,13 +49,13 @@ class Masters:
         self.say: dict[type, tuple[Any, ...]] = {}
         self.asked: list[tuple[int, Any]] = []
 
-    def run(self, process: Operation[Any]) -> Any:
-        """Run a process to its end; the processes that it spawns run first."""
+    def run(self, operation: Operation[Any]) -> Any:
+        """Run an operation to its end; the operations that it spawns run first."""
         answer: Any = None
         error: Exception | None = None
         while True:
             try:
-                effect = process.send(answer) if error is None else process.throw(error)
+                effect = operation.send(answer) if error is None else operation.throw(error)
             except StopIteration as done:
                 return done.value
             answer, error = self._answer(effect)

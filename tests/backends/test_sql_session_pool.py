@@ -60,9 +60,9 @@ def held(line: Any) -> SessionPool:
     return pool
 
 
-def finished(process: Awaitable[Any]) -> Any:
-    """Run a process; the server answers nothing."""
-    steps = process.__await__()
+def finished(operation: Awaitable[Any]) -> Any:
+    """Run an operation; the server answers nothing."""
+    steps = operation.__await__()
     error: BaseException | None = None
     while True:
         try:
@@ -136,9 +136,9 @@ class Simulated:
     def _lose(self, claim_id: str, reason: str) -> None:
         self.lost[claim_id] = self.simulator.time
 
-    def run(self, process: Coroutine[Any, Any, Any], seconds: float = 0.1) -> Any:
-        """Run a process of the client to its end."""
-        run = self.machine.start(process)
+    def run(self, operation: Coroutine[Any, Any, Any], seconds: float = 0.1) -> Any:
+        """Run an operation of the client to its end."""
+        run = self.machine.start(operation)
         self.simulator.play(self.simulator.time + seconds)
         assert run.ended
         return run.result

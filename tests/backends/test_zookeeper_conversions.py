@@ -71,8 +71,8 @@ class Fixture:
     def play(self) -> None:
         self.simulator.play(self.simulator.time + 0.5)
 
-    def do(self, client: Client, process: Coroutine[Any, Any, Any]) -> Any:
-        run = client.machine.start(process)
+    def do(self, client: Client, operation: Coroutine[Any, Any, Any]) -> Any:
+        run = client.machine.start(operation)
         self.play()
         assert run.ended
         if run.error is not None:

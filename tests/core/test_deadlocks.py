@@ -273,9 +273,9 @@ class Asked:
         return [self.states.get(name, LockState(name, (), ()))]
 
     def search(self, waits_for: str, owner: str, held: list[str]) -> list[Deadlock]:
-        process = find_for(cast("HoldRegistry", self), claim(waits_for, owner), held)
+        operation = find_for(cast("HoldRegistry", self), claim(waits_for, owner), held)
         with pytest.raises(StopIteration) as done:
-            process.send(None)
+            operation.send(None)
         found: list[Deadlock] = done.value.value
         return found
 

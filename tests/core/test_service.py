@@ -130,13 +130,15 @@ class Fixture:
         service = ClientCore(machine, lambda protocol: backend, label="test", op_timeout=1.0)
         return machine, service
 
-    def begin(self, machine: Machine, process: Coroutine[Any, Any, Any]) -> Run:
-        run = machine.start(process)
+    def begin(self, machine: Machine, operation: Coroutine[Any, Any, Any]) -> Run:
+        run = machine.start(operation)
         self.simulator.play(self.simulator.time + 0.5)
         return run
 
-    def do(self, machine: Machine, process: Coroutine[Any, Any, Any], seconds: float = 5.0) -> Any:
-        run = machine.start(process)
+    def do(
+        self, machine: Machine, operation: Coroutine[Any, Any, Any], seconds: float = 5.0
+    ) -> Any:
+        run = machine.start(operation)
         self.simulator.play(self.simulator.time + seconds)
         assert run.ended
         if run.error is not None:
@@ -342,9 +344,9 @@ def test_a_nested_acquire_never_suspends() -> None:
     async def whole() -> None:
         outer = await mutex.acquire(None)
         assert outer is not None
-        process = longer.acquire(None)
+        operation = longer.acquire(None)
         with pytest.raises(StopIteration) as done:
-            _ = process.send(None)
+            _ = operation.send(None)
         inner = done.value.value
         assert inner.hold is outer.hold
         assert outer.hold.claim.lease == 60.0

@@ -32,17 +32,19 @@ class Loop:
         self.other, self.theirs = self.fixture.client("other")
         self.owners: dict[int, Owner] = {}
 
-    def task(self, number: int, process: Coroutine[Any, Any, Any]) -> Run:
+    def task(self, number: int, operation: Coroutine[Any, Any, Any]) -> Run:
         """Start a task."""
-        return self.start(self.machine, Owner(f"task {number}", f"{number}", self.thread), process)
+        return self.start(
+            self.machine, Owner(f"task {number}", f"{number}", self.thread), operation
+        )
 
-    def stranger(self, process: Coroutine[Any, Any, Any]) -> Run:
-        """Start a process of the other client."""
-        return self.start(self.other, Owner("stranger", "9"), process)
+    def stranger(self, operation: Coroutine[Any, Any, Any]) -> Run:
+        """Start an operation of the other client."""
+        return self.start(self.other, Owner("stranger", "9"), operation)
 
-    def start(self, machine: Machine, owner: Owner, process: Coroutine[Any, Any, Any]) -> Run:
-        """Start a process, and let it run for half a second."""
-        run = machine.start(process)
+    def start(self, machine: Machine, owner: Owner, operation: Coroutine[Any, Any, Any]) -> Run:
+        """Start an operation, and let it run for half a second."""
+        run = machine.start(operation)
         run.owner = owner
         self.pass_time(0.5)
         return run
@@ -135,15 +137,15 @@ class Clients(Loop):
         super().__init__()
         self.other.blocks_thread = True
 
-    def second(self, number: int, process: Coroutine[Any, Any, Any]) -> Run:
+    def second(self, number: int, operation: Coroutine[Any, Any, Any]) -> Run:
         """Start a task that uses the second client."""
         owner = self.owners.setdefault(number, Owner(f"task {number}", f"{number}", self.thread))
-        return self.start(self.other, owner, process)
+        return self.start(self.other, owner, operation)
 
-    def first(self, number: int, process: Coroutine[Any, Any, Any]) -> Run:
+    def first(self, number: int, operation: Coroutine[Any, Any, Any]) -> Run:
         """Start a task that uses the first client."""
         owner = self.owners.setdefault(number, Owner(f"task {number}", f"{number}", self.thread))
-        return self.start(self.machine, owner, process)
+        return self.start(self.machine, owner, operation)
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,10 @@ def test_another_open_loop_is_refused_and_the_process_closed() -> None:
     driver = Aio()
     loop = asyncio.new_event_loop()
     loop.run_until_complete(driver.run(waits()))
-    process = waits()
+    operation = waits()
     with pytest.raises(RuntimeError, match="another event loop"):
-        asyncio.run(driver.run(process))
-    assert was_closed(process)
+        asyncio.run(driver.run(operation))
+    assert was_closed(operation)
     loop.close()
 
 
@@ -82,13 +82,13 @@ def test_a_wait_that_the_timer_and_the_signal_end_is_ended_once() -> None:
 def test_a_task_cancelled_before_its_first_step_closes_its_process() -> None:
     async def main() -> None:
         driver = Aio()
-        process: Operation[Any] = waits()
-        driver._spawn(process, "x")
+        operation: Operation[Any] = waits()
+        driver._spawn(operation, "x")
         (task,) = driver.background
         task.cancel()
         await asyncio.wait([task])
         await asyncio.sleep(0)
-        assert was_closed(process)
+        assert was_closed(operation)
         assert driver.background == set()
 
     asyncio.run(main())
@@ -147,10 +147,10 @@ def test_a_process_that_the_collector_has_closed_gets_no_error() -> None:
     """In the order in which it ends the coroutines of a loop that was closed with its tasks."""
 
     async def main() -> None:
-        process = waits(Wait(Signal(), FOREVER))
-        task = asyncio.ensure_future(Aio().run(process))
+        operation = waits(Wait(Signal(), FOREVER))
+        task = asyncio.ensure_future(Aio().run(operation))
         await asyncio.sleep(0)
-        process.close()
+        operation.close()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -160,9 +160,9 @@ def test_a_process_that_the_collector_has_closed_gets_no_error() -> None:
 
 def test_an_abandoned_process_is_not_started() -> None:
     async def main() -> None:
-        process: Operation[Any] = waits()
-        process.close()
-        await Aio()._in_background(process)
+        operation: Operation[Any] = waits()
+        operation.close()
+        await Aio()._in_background(operation)
 
     asyncio.run(main())
 

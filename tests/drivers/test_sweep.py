@@ -226,8 +226,8 @@ class Fixture:
             op_timeout=2.0,
         )
 
-    def do(self, machine: Machine, process: Coroutine[Any, Any, Any]) -> Any:
-        run = machine.start(process)
+    def do(self, machine: Machine, operation: Coroutine[Any, Any, Any]) -> Any:
+        run = machine.start(operation)
         self.simulator.play(self.simulator.time + 3.0)
         assert run.ended
         return run.result

@@ -31,8 +31,8 @@ def pool(done: SimpleQueue[tuple[int, str]], monkeypatch: pytest.MonkeyPatch) ->
     """A pool whose threads are idle for as long as the test runs."""
     monkeypatch.setattr(crews, "IDLE", 3600.0)
 
-    def work(process: Operation[None]) -> None:
-        process.close()
+    def work(operation: Operation[None]) -> None:
+        operation.close()
         done.put((threading.get_ident(), threading.current_thread().name))
 
     return ThreadPool(work)

@@ -117,18 +117,18 @@ def test_a_thread_that_cannot_be_started_leaves_its_process_closed(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    process = waits()
+    operation = waits()
     with pytest.raises(RuntimeError, match="start new thread"):
-        Threads().run(waits(Spawn(process, "x")))  # type: ignore[arg-type]
-    assert was_closed(process)
+        Threads().run(waits(Spawn(operation, "x")))  # type: ignore[arg-type]
+    assert was_closed(operation)
 
 
 def test_an_abandoned_process_is_not_started() -> None:
-    process: Operation[Any] = waits()
-    process.close()
+    operation: Operation[Any] = waits()
+    operation.close()
     driver = Threads()
-    driver._in_background(process)
-    assert was_closed(process)
+    driver._in_background(operation)
+    assert was_closed(operation)
 
 
 def test_an_error_of_a_callback_is_reported_and_goes_no_further(

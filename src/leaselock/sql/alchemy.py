@@ -45,16 +45,16 @@ def take(target: Any, name: str, until: float, sleep: Callable[[float], None] = 
             f"a Connection or a Session is wanted, not {type(target).__name__}: "
             "with engine.begin() as connection: …"
         )
-    process = _process(target, name, until)
-    step = next(process)
+    steps = _steps(target, name, until)
+    step = next(steps)
     try:
         while True:
             try:
                 answer = _answer(target, step, sleep)
             except Exception as error:
-                step = process.throw(error)
+                step = steps.throw(error)
             else:
-                step = process.send(answer)
+                step = steps.send(answer)
     except StopIteration:
         return
 
@@ -72,7 +72,7 @@ def _sleep_in_task(seconds: float) -> None:
     await_only(sleep(seconds))
 
 
-def _process(connection: Any, name: str, until: float) -> Steps:
+def _steps(connection: Any, name: str, until: float) -> Steps:
     if connection.closed:
         raise ClientClosed("the connection is closed")
     dialect = connection.dialect.name

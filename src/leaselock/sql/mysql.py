@@ -150,11 +150,11 @@ def _wait(name: str, seconds: int, limit: int) -> Tried:
     return bool(got)
 
 
-def _limited(seconds: int, limit: int, process: Locking) -> Locking:
-    """Run *process* with another lock wait timeout, which is a setting of the session."""
+def _limited(seconds: int, limit: int, steps: Locking) -> Locking:
+    """Run *steps* with another lock wait timeout, which is a setting of the session."""
     yield Execute(LIMIT, {"limit": seconds})
     try:
-        got = yield from process
+        got = yield from steps
     except Exception as error:
         if not getattr(error, "connection_invalidated", False):
             yield Execute(LIMIT, {"limit": limit})

@@ -54,37 +54,37 @@ def is_async(target: Any) -> bool:
 def take(target: Any, name: str, until: float) -> None:
     """Take the lock on a blocking connection."""
     connection = raw(target)
-    process = _process(connection, name, until)
-    step = next(process)
+    steps = _steps(connection, name, until)
+    step = next(steps)
     try:
         while True:
             try:
                 answer = _answer(connection, step, target)
             except Exception as error:
-                step = process.throw(_marked(connection, error))
+                step = steps.throw(_marked(connection, error))
             else:
-                step = process.send(answer)
+                step = steps.send(answer)
     except StopIteration:
         return
 
 
 async def take_async(connection: Any, name: str, until: float) -> None:
     """Take the lock on an asynchronous connection of psycopg."""
-    process = _process(connection, name, until)
-    step = next(process)
+    steps = _steps(connection, name, until)
+    step = next(steps)
     try:
         while True:
             try:
                 answer = await _answer_async(connection, step)
             except Exception as error:
-                step = process.throw(_marked(connection, error))
+                step = steps.throw(_marked(connection, error))
             else:
-                step = process.send(answer)
+                step = steps.send(answer)
     except StopIteration:
         return
 
 
-def _process(connection: Any, name: str, until: float) -> Steps:
+def _steps(connection: Any, name: str, until: float) -> Steps:
     driver = driver_of(connection) or ""
     if driver == "sqlite3":
         raise NotApplied(
