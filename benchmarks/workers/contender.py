@@ -41,7 +41,7 @@ class SemaphoreContestant(Contestant, Protocol):
     """A contestant with a semaphore."""
 
     def use_permits(self, permits: int) -> None:
-        """Use a semaphore with so many permits instead; each acquire takes one."""
+        """Use a semaphore with this many permits instead; each acquire takes one."""
 
 
 def opened(name: str, folder: Path, mode: str) -> Contestant:

@@ -81,7 +81,7 @@ class Bench:
         return rates
 
     def seconds_for(self, count: int) -> float:
-        """How long to measure so many tasks: each must have its turn several times."""
+        """How long to measure this many tasks: each must have its turn several times."""
         return max(self.scale.contention_seconds, count * SECONDS_EACH)
 
     def tasks(self, name: str, tasks: int, locks: int) -> dict[str, float]:

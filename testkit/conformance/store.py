@@ -57,7 +57,7 @@ class Store(NamedTuple):
     """
     session_timeout: float = float("inf")
     """Seconds of silence after which a session, and with it a hold, ends. A lease is then valid
-    from one repeated_signals to the next, and only its holder knows its length.
+    from one sign of life of the session to the next, and only its holder knows its length.
     """
     local_handoffs: int = 0
     """How often threads or tasks of one client hand a lease over locally."""

@@ -56,7 +56,7 @@ def advisory(stack: ExitStack, location: Location) -> str:
 
 
 class Fixture(NamedTuple):
-    """A network_faults with a server in it."""
+    """A network with a server in it."""
 
     net: Net
     server: Location

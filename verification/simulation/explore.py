@@ -459,7 +459,7 @@ HEAD = ("store", "processes", "rounds", "lost", "dead", "late", "runs", "states"
 
 def row(store: str, bounds: Bounds, found: Found) -> str:
     """One of the table."""
-    end = "all" if found.whole else found.violation or "so many"
+    end = "all" if found.whole else found.violation or "bounded"
     columns = (store, *bounds[:5], found.runs, found.states, found.grants, end)
     return ROW.format(*columns)
 

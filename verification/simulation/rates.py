@@ -1,5 +1,5 @@
-"""Scenarios with permits that stay taken for a period after their grant, so that there are no more
-than so many grants in any such time, by the clock of the store.
+"""Scenarios with permits that stay taken for a period after their grant, which limits the grants in
+any such period, by the clock of the store.
 """
 
 from __future__ import annotations

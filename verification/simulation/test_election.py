@@ -1,4 +1,4 @@
-"""Elections, periods, so many in a period, and holders that yield: seeds without a violation."""
+"""Elections, periods, limits per period, and holders that yield: seeds without a violation."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CONSTANTS
   Modes,      \* of "exclusive" and "shared"
   MaxLate,    \* how many requests are under way whose sender does not wait for them
   Renewals,   \* how many renewals of a client are under way at once
-  Forget,     \* a claim that has not asked for so long may be dropped from the queue
+  Forget,     \* a claim that has not asked for too long may be dropped from the queue
   Punctual,   \* a client that is not stopped reports a loss before time passes on
   Drops,      \* a lost hold may be dropped by its owner without a release
   Distinct,   \* requests are told apart by when they were sent; for traces

@@ -2,8 +2,8 @@
 (* Is a recorded run of the code a behaviour of `lease`? The module `traces`     *)
 (* has the runs; each is a sequence of events, with the state of the store after *)
 (* each that changes it, and with what each client believes. Every step here is  *)
-(* an action of `lease`; an event only selects which one. Where time passed      *)
-(* between two events, that is so many Ticks.                                    *)
+(* an action of `lease`; an event only selects which one. Time that passed       *)
+(* between two events is a number of Ticks.                                      *)
 EXTENDS lease, traces
 
 VARIABLES run, at

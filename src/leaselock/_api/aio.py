@@ -321,18 +321,18 @@ class AsyncClient:
         on_outage: OnOutage = "fail",
         outage_timeout: float | None = None,
     ) -> AsyncLease | None:
-        """Return a lease at most once per period in the whole fleet, otherwise None; at most so
-        many *times*, if that is given.
+        """Return a lease at most once per period in the whole fleet, otherwise None; with *times*,
+        at most that many times.
 
         After a grant the next one is at least *every* seconds later, by the store's clock, however
         soon the lease is released, and even if its holder dies. So a period begins with a grant;
         with *align* the periods are those of the store's clock, such as quarters of an hour for
-        900. With several *times* there are no more than so many grants in any *every* seconds; all
-        callers must state the same number, which must have semaphores in the store: otherwise a
-        caller gets LimitMismatch, or ValueError. The call does not wait. A run that takes longer
-        than a period keeps its lease, which is renewed, at most for *max_hold* seconds. *on_outage*
-        and *outage_timeout* are those of `lock`; a call that goes on "unlocked" may be one of many
-        in the period. Raises ValueError where `lock` refuses *min_hold*.
+        900. With several *times* there are no more than that many grants in any *every* seconds.
+        All callers must state the same number, else they get LimitMismatch. A store without
+        semaphores raises ValueError. The call does not wait. A run that takes longer than a period
+        keeps its lease, which is renewed, at most for *max_hold* seconds. *on_outage* and
+        *outage_timeout* are those of `lock`; a call that goes on "unlocked" may be one of many in
+        the period. Raises ValueError where `lock` refuses *min_hold*.
 
         >>> if lease := await client.once("report", every=900):
         ...     async with lease: await report()

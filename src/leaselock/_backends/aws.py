@@ -31,8 +31,8 @@ PUBLIC = ("region", "endpoint", "profile")
 # Seconds. boto3 before 1.44 cannot limit the time of one request: each may take this long.
 CONNECT_TIMEOUT = 1.0
 READ_TIMEOUT = 2.0
-# An operation may need several requests within one deadline. One that begins a little too late gets
-# this long: to give up what was nearly done would help nobody.
+# An operation may need several requests within one deadline. A request that begins just after the
+# deadline still gets this many seconds, because the operation is nearly done.
 GRACE = 0.25
 # How many idle connections are kept: threads that call at the same time open more.
 CONNECTIONS = 32

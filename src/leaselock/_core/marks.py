@@ -2,9 +2,9 @@
 
     {"slots": [0, 2], "free_from": 1763793503.25, "host": …
 
-`slots` are the numbers of the permits. The client writes an empty list into the claim, and whoever
-grants it, or confirms its grant, fills in the lowest numbers that are free. `free_from` is until
-when the permits stay taken, on the store's clock.
+`slots` are the numbers of the permits. The client writes an empty list into the claim. The request
+that grants the claim, or that confirms its grant, fills in the lowest numbers that are free.
+`free_from` is until when the permits stay taken, on the store's clock.
 
 Every store keeps the metadata of a hold as it is. So neither needs a column or a layout of its own,
 and a program of an earlier version, which knows neither, leaves both as they are: if it grants such

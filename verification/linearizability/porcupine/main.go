@@ -33,7 +33,7 @@ type Operation struct {
 	Token  int64
 	Call   int64
 	Return int64
-	// "exclusive", "shared", or "permits" of a semaphore that has so many.
+	// "exclusive", "shared", or "permits" of a semaphore with this many.
 	Mode    string
 	Permits int
 	Limit   int

@@ -208,7 +208,7 @@ def _reader(path: Path) -> Callable[[float], str]:
 
 
 def _run(plugin: Mapping[str, Any], seconds: float) -> str:
-    """The token that the command of a kubeconfig prints, such as that of a cloud, within so many
+    """Return the token that the command of a kubeconfig, such as that of a cloud, prints within
     *seconds*.
     """
     command = [plugin["command"], *(plugin.get("args") or ())]

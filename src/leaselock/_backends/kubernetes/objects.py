@@ -77,7 +77,7 @@ def document(lease: Mapping[str, Any]) -> bytes:
         known = json.loads(text) if text is not None else {}
         changed = _of_another(known, metadata, spec)
     except (ValueError, LookupError, TypeError, AttributeError):
-        return str(text).encode()  # whoever decodes it says what is wrong with it
+        return str(text).encode()  # decoding it reports what is wrong with it
     return json.dumps(changed, separators=(",", ":"), ensure_ascii=False).encode()
 
 

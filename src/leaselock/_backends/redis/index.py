@@ -428,7 +428,7 @@ class ActiveIndex:
 
 @contextmanager
 def explained(found: Indexed) -> Iterator[None]:
-    """Let an error say if the index has so many names of idle locks that it takes long to read."""
+    """Add to an error that the index is slow to read if it has many names of idle locks."""
     try:
         yield
     except (NotApplied, OutcomeUnknown, Unreachable) as error:

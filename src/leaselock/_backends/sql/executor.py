@@ -1,4 +1,4 @@
-"""Executing scripts on a connection, as a process of the core: for threads, asyncio, simulation."""
+"""Execute scripts on a connection, as an operation that every driver can run."""
 
 from __future__ import annotations
 
