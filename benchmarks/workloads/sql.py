@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from benchmarks.scale import Scale
 
 MAX_PAIR = {"row": 1.5, "advisory": 1.2}
-MAX_WAKE_UP = 0.010
 WAITERS = 8
 PROTOCOLS = ("lease", "row", "advisory")
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from leaselock.testing.record_format import Record
 
@@ -163,12 +162,7 @@ class WorkerPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for worker in list(self.running):
             worker.kill()
             self.reap(worker)

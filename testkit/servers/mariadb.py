@@ -108,12 +108,20 @@ class MariaDB:
             cursor.execute(text)
             return list(cursor.fetchall())
 
+    def transactions(self) -> list[str]:
+        """What InnoDB reports of each open transaction, without the last deadlock."""
+        # Not information_schema.innodb_trx, which repeats an old answer to frequent queries.
+        status: str = self.query("SHOW ENGINE INNODB STATUS")[0][2]
+        parts = status.partition("\nTRANSACTIONS\n")[2].split("\n---TRANSACTION ")[1:]
+        return [part for part in parts if "ACTIVE" in part.partition("\n")[0]]
+
+    def blocked_transactions(self) -> list[str]:
+        """Those of them that wait for a row."""
+        return [text for text in self.transactions() if "\nLOCK WAIT " in text]
+
     def blocked(self) -> set[int]:
         """The numbers of the sessions that wait for a row or a user lock."""
-        # Not information_schema.innodb_trx: who looks there often is shown what was.
-        status: str = self.query("SHOW ENGINE INNODB STATUS")[0][2]
-        transactions = status.partition("\nTRANSACTIONS\n")[2].split("\n---TRANSACTION ")
-        waiting = [text for text in transactions if "\nLOCK WAIT " in text]
+        waiting = self.blocked_transactions()
         numbers = [re.search(r"^MariaDB thread id (\d+)", text, re.M) for text in waiting]
         asleep = "SELECT id FROM information_schema.processlist WHERE state = 'User lock'"
         found = {int(number[1]) for number in numbers if number is not None}

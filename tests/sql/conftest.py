@@ -83,7 +83,7 @@ def server_locks(request: pytest.FixtureRequest) -> ServerLocks:
     """Sees what is locked in the database of the test."""
     kind = next((name for name in SERVERS if name in request.fixturenames), None)
     kind = kind or request.getfixturevalue("database").kind
-    return ServerLocks(kind, request.getfixturevalue(f"{kind}_server").query)
+    return ServerLocks(kind, request.getfixturevalue(f"{kind}_server"))
 
 
 def filled(kind: str, request: pytest.FixtureRequest, folder: Path) -> Database:

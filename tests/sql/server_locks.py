@@ -3,50 +3,48 @@
 from __future__ import annotations
 
 import inspect
-import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy
+from testkit.servers.mariadb import MariaDB
 from testkit.servers.process import eventually
 
 from leaselock.errors import AcquireTimeout
 from leaselock.sql import lock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
+    from testkit.servers.postgres import Postgres
     from tests.sql.places import Database, Route
 
 LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted = "
-# Not information_schema.innodb_trx: who looks there often is shown what was.
-STATUS = "SHOW ENGINE INNODB STATUS"
 
 
 class ServerLocks(NamedTuple):
     """One server, asked by its administrator."""
 
     kind: str
-    query: Callable[[str], list[tuple[Any, ...]]]
+    server: Postgres | MariaDB
+
+    def query(self, text: str) -> list[tuple[Any, ...]]:
+        """The rows that a statement brings."""
+        return self.server.query(text)
 
     def held(self) -> int:
         """How many advisory locks are held; in MariaDB, how many transactions are open."""
-        if self.kind == "mariadb":
-            return len(re.findall(r"^---TRANSACTION .*ACTIVE", self._transactions(), re.M))
+        if isinstance(self.server, MariaDB):
+            return len(self.server.transactions())
         count: int = self.query(LOCKS + "true")[0][0]
         return count
 
     def waiting(self) -> int:
         """How many wait for one."""
-        if self.kind == "mariadb":
-            return len(re.findall(r"^LOCK WAIT ", self._transactions(), re.M))
+        if isinstance(self.server, MariaDB):
+            return len(self.server.blocked_transactions())
         count: int = self.query(LOCKS + "false")[0][0]
         return count
-
-    def _transactions(self) -> str:
-        """What InnoDB says of those that are open, without the last deadlock."""
-        status: str = self.query(STATUS)[0][2]
-        return status.partition("\nTRANSACTIONS\n")[2]
 
     def until_waiting(self, count: int = 1) -> None:
         """Return when that number of sessions waits."""

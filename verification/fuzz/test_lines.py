@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from functools import cache
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.keys import owner_of
 from leaselock._backends.redis.multiplexed import MultiplexedConnection
 from leaselock._backends.redis.store import RedisStore
-from leaselock._core.backend import Acquire, AwaitWakeup, Claim, Doctor, Grant, Inspect, Renew
+from leaselock._core.backend import Acquire, Claim, Doctor, Grant, Inspect, Renew
 from leaselock._drivers.aio import Aio
 from leaselock._drivers.threads import Threads
 from leaselock.errors import StoreError
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leaselock._backends.redis.backend import RedisBackend
+
+
+class AwaitWakeup(NamedTuple):
+    """Wait until a message for the claim has arrived since its last acquire request."""
+
+    claim: Claim
+
 
 TIMEOUT = 0.15
 # How much later an answer may come on a machine with much else to do.

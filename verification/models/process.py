@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from tests.pace import pace
 
@@ -32,9 +32,6 @@ from leaselock._core.backend import (
 )
 from leaselock._core.effects import Signal
 from leaselock._drivers.system_env import now
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 ROOT = Path(__file__).parents[2]
 LEASE = 60.0
@@ -117,12 +114,7 @@ class Process:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         assert self.running.stdin is not None
         assert self.running.stdout is not None

@@ -365,12 +365,6 @@ class Release(NamedTuple("Release", [("claim", Claim), ("tombstone", bool)]), Re
     method = "release"
 
 
-class AwaitWakeup(NamedTuple("AwaitWakeup", [("claim", Claim)]), Request[None]):
-    """Wait until a message for the claim has arrived since its last acquire request."""
-
-    __slots__ = ()
-
-
 class SetLifetime(
     NamedTuple("SetLifetime", [("claim", Claim), ("lifetime", Lifetime)]), Request[LifetimeSet]
 ):

@@ -11,12 +11,31 @@ from leaselock._core import backend, rules
 from leaselock._core.backend import Release, Released, Resized
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     import pytest
 
     from leaselock._core.backend import Acquire, Busy, Claim, Convert, Converted, HoldRecord, Resize
+
+
+def _promote_past(patch: pytest.MonkeyPatch, passed: Callable[[Claim], bool]) -> None:
+    """Let a hand-off pass over the claims that must wait, if they are *passed*."""
+
+    def promote(row: rules.LockRow) -> None:
+        holds = list(row.holds())
+        if len(holds) == 1 and holds[0].mode == "upgrading":
+            row.put(holds[0]._replace(mode="exclusive", token=row.draw(1)))
+        if any(hold.mode in rules.EXCLUSIVE_MODES for hold in row.holds()):
+            return
+        for claim in list(rules.waiting(row, row.queue())):
+            if backend.compatible(holds, claim, row.limit):
+                row.quit(claim.id)
+                holds.append(rules.grant(row, claim, rules.CONFIRM_WITHIN, offered=True))
+            elif not passed(claim):
+                return
+
+    patch.setattr(rules, "promote", promote)
 
 
 @planted("modes")
@@ -195,21 +214,7 @@ def reader_enters_while_upgrading(patch: pytest.MonkeyPatch) -> None:
 @planted("modes")
 def reader_passes_writer_at_handoff(patch: pytest.MonkeyPatch) -> None:
     """A hand-off lets readers in that stand behind a writer."""
-
-    def promote(row: rules.LockRow) -> None:
-        holds = list(row.holds())
-        if len(holds) == 1 and holds[0].mode == "upgrading":
-            row.put(holds[0]._replace(mode="exclusive", token=row.draw(1)))
-        if any(hold.mode in rules.EXCLUSIVE_MODES for hold in row.holds()):
-            return
-        for claim in list(rules.waiting(row, row.queue())):
-            if backend.compatible(holds, claim, row.limit):
-                row.quit(claim.id)
-                holds.append(rules.grant(row, claim, rules.CONFIRM_WITHIN, offered=True))
-            elif claim.mode == "permits":
-                return
-
-    patch.setattr(rules, "promote", promote)
+    _promote_past(patch, lambda claim: claim.mode != "permits")
 
 
 @planted("modes")
@@ -301,21 +306,7 @@ def shared_may_upgrade(patch: pytest.MonkeyPatch) -> None:
 @planted("modes")
 def small_claim_passes_large_one(patch: pytest.MonkeyPatch) -> None:
     """A claim for one permit overtakes an earlier one for more."""
-
-    def promote(row: rules.LockRow) -> None:
-        holds = list(row.holds())
-        if len(holds) == 1 and holds[0].mode == "upgrading":
-            row.put(holds[0]._replace(mode="exclusive", token=row.draw(1)))
-        if any(hold.mode in rules.EXCLUSIVE_MODES for hold in row.holds()):
-            return
-        for claim in list(rules.waiting(row, row.queue())):
-            if backend.compatible(holds, claim, row.limit):
-                row.quit(claim.id)
-                holds.append(rules.grant(row, claim, rules.CONFIRM_WITHIN, offered=True))
-            elif claim.mode != "permits":
-                return
-
-    patch.setattr(rules, "promote", promote)
+    _promote_past(patch, lambda claim: claim.mode == "permits")
 
 
 @planted("modes")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leaselock._backends.kubernetes.access import Access
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE = 401, 403, 404, 409, 410
-INVALID, TOO_MANY = 422, 429
+TOO_MANY = 429
 CREATED = (200, 201)
 # One entry of `managedFields` for all clients.
 MANAGER = "leaselock"
