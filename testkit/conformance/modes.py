@@ -19,6 +19,7 @@ from testkit.conformance.watching import report_changes
 
 if TYPE_CHECKING:
     from leaselock import LockChange
+    from leaselock._core.hold import Hold
     from testkit.conformance.api_types import Lease, Lock, Semaphore
     from testkit.conformance.harness import Harness
 
@@ -350,6 +351,79 @@ async def cancel_ends_a_wait_for_an_upgrade(harness: Harness) -> None:
             assert side.cancel() == 1
             await waiting.join()
             assert side.cancel() == 0
+    assert await _is_free(theirs.write)
+
+
+def _upgrades(hold: Hold) -> int:
+    return 0 if hold.upgrade is None else hold.upgrade.waits
+
+
+@scenario("updates", "has_queue")
+async def upgrades_of_one_lease_are_one_conversion(world: World) -> None:
+    """Threads or tasks that upgrade one lease at the same time all get it exclusive, with one new
+    token. Those that give up before, the first one among them, do not end the wait of the others.
+    """
+    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
+    lease = await world.must_acquire(mine.update)
+    first, hold = lease.token, lease._handle.hold
+    reader = await world.must_acquire(theirs.read)
+    hasty = world.spawn(lease.upgrade, 0.2)
+    await world.wait_until(lambda: _upgrades(hold) == 1 or hasty.ended())
+    patient = [world.spawn(lease.upgrade, TIMEOUT) for _ in range(4)]
+    assert await hasty.join() is False
+    await world.wait_until(lambda: _upgrades(hold) == 4)
+    assert not await lease.upgrade(0)
+    assert not await _is_free(world.client().rwlock("a").read)
+    await reader.release()
+    assert [await upgrade.join() for upgrade in patient] == [True] * 4
+    assert lease.token > first
+    assert [(one.token, one.mode) for one in await theirs.read.holders()] == [
+        (lease.token, "exclusive")
+    ]
+    assert await lease.upgrade(0)
+    await lease.release()
+    assert await _is_free(theirs.write)
+
+
+@scenario("updates", "has_queue")
+async def release_ends_the_upgrades_of_its_lease(world: World) -> None:
+    """NotHeld for each, also where another lease keeps the hold."""
+    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
+    async with theirs.read:
+        await _release_while_upgrading(world, await world.must_acquire(mine.update))
+        outer = await world.must_acquire(mine.update)
+        await _release_while_upgrading(world, await world.must_acquire(mine.update))
+        outer.ensure()
+        assert await _is_free(theirs.read)
+        assert not await _is_free(world.client().rwlock("a").update)
+        await outer.release()
+    assert await _is_free(theirs.write)
+
+
+async def _release_while_upgrading(world: World, lease: Lease) -> None:
+    hold = lease._handle.hold
+    upgrades = [world.spawn(lease.upgrade, TIMEOUT) for _ in range(3)]
+    await world.wait_until(lambda: _upgrades(hold) == 3)
+    await lease.release()
+    for upgrade in upgrades:
+        assert isinstance(error := await upgrade.end(), NotHeld), error
+
+
+@scenario("updates", "has_queue")
+async def cancel_ends_all_upgrades_of_a_lease(world: World) -> None:
+    """AcquireCancelled for each; the hold is an update again, and can be upgraded later."""
+    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
+    lease = await world.must_acquire(mine.update)
+    hold = lease._handle.hold
+    async with theirs.read:
+        upgrades = [world.spawn(lease.upgrade) for _ in range(3)]
+        await world.wait_until(lambda: _upgrades(hold) == 3)
+        assert mine.update.cancel() == 3
+        for upgrade in upgrades:
+            assert isinstance(error := await upgrade.end(), AcquireCancelled), error
+        assert await _is_free(theirs.read)
+    assert await lease.upgrade(TIMEOUT)
+    await lease.release()
     assert await _is_free(theirs.write)
 
 

@@ -653,6 +653,24 @@ def test_a_claim_that_gave_up_during_its_request_leaves_nothing() -> None:
     assert not connection.open
 
 
+def test_a_connection_that_another_thread_reads_on_is_not_given_away() -> None:
+    """A hold is released by one thread while another one upgrades it with the same claim."""
+    scene = Scene()
+    (connection,) = scene.busy(1)
+    scene.before = lambda command: scene.backend.forget(mine(1))
+    scene.ask(Acquire(mine(1), True))
+    assert connection not in scene.store.pool.idle[HERE]
+    assert not connection.open
+    scene.before = lambda command: None
+    connection = scene.wait(2)
+    listening = scene.backend.await_wakeup(mine(2), 0.0).__await__()
+    next(listening)
+    scene.backend.forget(mine(2))
+    listening.close()
+    assert connection not in scene.store.pool.idle[HERE]
+    assert not connection.open
+
+
 def test_a_watcher_is_woken_by_the_id_of_its_claim() -> None:
     """A hand-off within the client changes no key, so the server pushes nothing."""
     fixture = Fixture()

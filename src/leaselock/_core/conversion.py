@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock._core import shared_thread, timing
 from leaselock._core.backend import STRENGTH, Convert
-from leaselock._core.hold import TAKEN, State
+from leaselock._core.effects import Wait
+from leaselock._core.hold import TAKEN, State, UpgradeState
 from leaselock._core.timing import Retry
 from leaselock.errors import (
     AcquireCancelled,
     ClientClosed,
     LeaseLost,
+    NotHeld,
     StoreError,
     WouldDeadlock,
 )
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from leaselock._core.backend import Claim, Converted, Mode
     from leaselock._core.hold import Hold
     from leaselock._core.hold_registry import HoldRegistry
+    from leaselock._core.lease_handle import LeaseHandle
 
 
 def strongest(modes: Iterable[Mode]) -> Mode:
@@ -40,10 +43,11 @@ def strongest(modes: Iterable[Mode]) -> Mode:
 class Upgrade:
     """One wait for a hold to become exclusive. Its owner sets `cancelled` and wakes the claim."""
 
-    __slots__ = ("cancelled", "hold")
+    __slots__ = ("cancelled", "handle", "hold")
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Hold, handle: LeaseHandle | None = None) -> None:
         self.hold = hold
+        self.handle = handle
         self.cancelled = False
 
     @property
@@ -51,23 +55,29 @@ class Upgrade:
         """The claim of the hold."""
         return self.hold.claim
 
+    @property
+    def released(self) -> bool:
+        """Whether the lease that is upgraded was released meanwhile."""
+        return self.handle is not None and self.handle.released
+
 
 async def upgrade(
-    registry: HoldRegistry, hold: Hold, deadline: float, waiting: set[Any] | None = None
+    registry: HoldRegistry,
+    hold: Hold,
+    deadline: float,
+    waiting: set[Any] | None = None,
+    handle: LeaseHandle | None = None,
 ) -> bool:
     """Make an update hold exclusive, when the present readers have released; return whether that
     was so before the deadline. AcquireCancelled if the wait, which is in *waiting* meanwhile, was
-    cancelled.
-
-    Several threads or tasks may upgrade the same hold. Their upgrade is one conversion, and the
-    last one that gives up converts back.
+    cancelled. The release of *handle* ends the wait.
     """
     env = registry.env
     if env.blocks_thread and env.now() < deadline:
         readers = shared_thread.holds_beside(registry, env.owner(), hold.claim.name)
         if others := [each for each in readers if each is not hold]:
             raise shared_thread.refusal(hold.claim._replace(mode="exclusive"), others)
-    wait = Upgrade(hold)
+    wait = Upgrade(hold, handle)
     waiting = set() if waiting is None else waiting
     waiting.add(wait)
     try:
@@ -80,47 +90,102 @@ async def upgrade(
 
 
 async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bool:
-    hold = wait.hold
-    hold.upgrading += 1
+    """Wait until the hold is exclusive.
+
+    Several threads or tasks may upgrade the same hold. Their upgrade is one conversion: one of them
+    asks the store and listens, for a store expects one waiter with the id of the claim; the others
+    wait for its replies. When it gives up, another one asks. The last one converts back.
+    """
+    hold, env = wait.hold, registry.env
+    state = hold.upgrade = hold.upgrade or UpgradeState()
+    state.waits += 1
     registry.in_flight.active += 1
+    # At the deadline, the reply that counts is to a request that is sent from now on.
+    first_request, recheck_at = state.sent + 1, None
+    give_up = max(deadline, env.now()) + min(registry.op_timeout, timing.TRY_TIMEOUT)
     try:
         while True:
-            hold.check(registry.env.now(), registry.store)
-            if hold.claim.mode == "shared":
-                # Its update lease was released meanwhile.
-                raise WouldDeadlock(hold.claim.name, "exclusive")
-            if hold.conversions != hold.upgrade_number:
-                # A pending conversion is superseded: it must not be repeated under this number.
-                hold.conversions += 1
-                hold.upgrade_number, hold.conversion_pending = hold.conversions, False
-            number = hold.conversions
-            retry, reply = await _request(registry, hold, "exclusive", deadline)
-            if hold.conversions != number:
-                continue  # Another conversion was requested, which this reply does not show.
-            _apply(registry, hold, reply)
-            if hold.claim.mode == "exclusive":
-                return True
-            over = registry.env.now() >= deadline
-            if not (over or wait.cancelled or registry.closed):
-                until = min(deadline, hold.valid_until, retry.sent_at + reply.retry_after)
-                await registry.backend.await_wakeup(hold.claim, until)
-            if over or wait.cancelled:
-                if hold.upgrading == 1 and hold.conversions == number:
-                    await weaken(registry, hold, "update")
+            hold.check(env.now(), registry.store)
+            if hold.state is not State.HELD:
+                raise NotHeld(hold.claim.name, f"{hold.claim.name!r} was released already")
+            if not wait.released:
+                if hold.claim.mode == "exclusive":
+                    return True
+                if hold.claim.mode == "shared":
+                    # Its update lease was released meanwhile.
+                    raise WouldDeadlock(hold.claim.name, "exclusive")
+                if registry.closed:
+                    text = f"the client was closed: {hold.claim.name!r} is not upgraded"
+                    raise ClientClosed(text)
+            refused = state.answered >= first_request and state.answered_at >= deadline
+            over = refused or env.now() >= give_up
+            if over or wait.cancelled or wait.released:
+                mode = strongest(hold.modes)
+                if state.waits == 1 and mode != "exclusive" and _is_upgrading(hold):
+                    await weaken(registry, hold, mode)
                 return False
-            if registry.closed:
-                raise ClientClosed(f"the client was closed: {hold.claim.name!r} is not upgraded")
+            if state.asking:
+                await _follow(registry, hold, state, deadline, give_up)
+                continue
+            state.asking = True
+            try:
+                if recheck_at is None:
+                    recheck_at = await _ask(registry, hold, state, deadline)
+                else:
+                    until = min(deadline, hold.valid_until, recheck_at)
+                    recheck_at = None
+                    await registry.backend.await_wakeup(hold.claim, until)
+            finally:
+                state.asking = False
+                state.notify()
     except BaseException as error:
         if isinstance(error, StoreError):
-            with_cause(registry, hold, registry.env.now(), error)
-        if hold.state is State.HELD and hold.upgrading == 1 and hold.claim.mode == "update":
-            convert_later(registry, hold, "update")
+            with_cause(registry, hold, env.now(), error)
+        if hold.state is State.HELD and state.waits == 1 and hold.claim.mode == "update":
+            unsettle(registry, hold, "update")
         raise
     finally:
-        hold.upgrading -= 1
-        if not hold.upgrading:
+        state.waits -= 1
+        if not state.waits:
+            hold.upgrade = None
             registry.backend.forget(hold.claim)
         registry.in_flight.exit()
+
+
+def _is_upgrading(hold: Hold) -> bool:
+    """Whether no other conversion was requested since the upgrade."""
+    return hold.conversions == hold.upgrade_number
+
+
+async def _ask(
+    registry: HoldRegistry, hold: Hold, state: UpgradeState, deadline: float
+) -> float | None:
+    """Ask the store to make a hold exclusive; return when to ask again, None for at once."""
+    if not _is_upgrading(hold):
+        # What is unsettled is superseded: it must not be repeated under this number.
+        hold.conversions += 1
+        hold.upgrade_number, hold.unsettled = hold.conversions, False
+    number = hold.conversions
+    state.sent += 1
+    sent = state.sent
+    retry, reply = await _request(registry, hold, "exclusive", deadline)
+    if hold.conversions != number or hold.state is not State.HELD:
+        # Another conversion was requested, which this reply does not show, or the release.
+        return None
+    _apply(registry, hold, reply)
+    state.answered, state.answered_at = sent, registry.env.now()
+    return retry.sent_at + reply.retry_after
+
+
+async def _follow(
+    registry: HoldRegistry, hold: Hold, state: UpgradeState, deadline: float, give_up: float
+) -> None:
+    """Wait for a reply to the one that asks. At the deadline, let it ask once more."""
+    until = min(deadline, hold.valid_until)
+    if registry.env.now() >= deadline:
+        registry.backend.wake([hold.claim.id])
+        until = give_up
+    await Wait(state.changed, until)
 
 
 async def weaken(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:

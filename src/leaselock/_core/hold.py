@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from leaselock._core.effects import FOREVER, BodyInterrupter, Owner
+from leaselock._core.effects import FOREVER, BodyInterrupter, Owner, Signal
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
@@ -85,6 +85,27 @@ class QueueObserver(Protocol):
         ...
 
 
+class UpgradeState:
+    """The wait of one or several threads or tasks for a hold to become exclusive. One of them asks
+    the store; the others wait for its replies.
+    """
+
+    __slots__ = ("answered", "answered_at", "asking", "changed", "sent", "waits")
+
+    def __init__(self) -> None:
+        self.waits = 0
+        self.asking = False
+        # The number of the last request, and of the last one that was answered.
+        self.sent = self.answered = 0
+        self.answered_at = 0.0
+        self.changed = Signal()
+
+    def notify(self) -> None:
+        """The one that asks has a reply, or has left: the others look again."""
+        changed, self.changed = self.changed, Signal()
+        changed.set()
+
+
 def no_owner() -> None:
     """The owner of a hold that belongs to no thread or task, such as an adopted one."""
 
@@ -110,10 +131,10 @@ class Hold:
     """When the renewer repeats it."""
     weakening = 0
     """How many conversions to a weaker mode are in flight: the renewer does not repeat them yet."""
-    upgrading = 0
-    """How many threads or tasks wait for the hold to become exclusive."""
+    upgrade: UpgradeState | None = None
+    """The wait for the hold to become exclusive, if there is one."""
     upgrade_number = -1
-    """The number of the conversion that they wait for."""
+    """The number of the last conversion to exclusive."""
     next_check = FOREVER
     """When the renewer must look at the lease."""
     retrying = False

@@ -289,6 +289,8 @@ class LeaseHandle:
         self.hold.modes.remove(self.mode)
         if self.prolongs:
             self.hold.end_prolonging()
+        if self.hold.upgrade is not None:
+            self.registry.backend.wake([self.hold.claim.id])  # those that upgrade this lease
         if self.hold.is_unlocked:
             self.hold.transition("detach")  # there is nothing to release
         return not self.hold.modes
@@ -336,7 +338,9 @@ class LeaseHandle:
             deadline = FOREVER if limit is None else now + limit
             lock = self.lock()
             waiting = None if lock is None else lock.waiting
-            if not await conversion.upgrade(self.registry, hold, deadline, waiting):
+            done = await conversion.upgrade(self.registry, hold, deadline, waiting, self)
+            self.ensure()  # another thread or task may have released it meanwhile
+            if not done:
                 return False
         hold.modes.remove(self.mode)
         hold.modes.append("exclusive")

@@ -92,11 +92,13 @@ class Group:
 class Waiter:
     """A waiting claim; its signal says that a message came for it, or may have been missed."""
 
-    __slots__ = ("group", "signal")
+    __slots__ = ("group", "in_use", "signal")
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.signal = Signal()
+        # Its thread reads on the exclusive connection of its group, or is about to.
+        self.in_use = False
 
 
 class WaitersRequest(Call[list[Any]]):
@@ -121,12 +123,34 @@ class WaitersRequest(Call[list[Any]]):
 
     def __await__(self) -> Generator[WaitersRequest, Any, list[Any]]:
         self.waiter.signal.clear()
+        self.waiter.in_use = True
         try:
             replies: list[Any] = yield self
         except BaseException:
+            self.waiter.in_use = False
             self.listener.done(self.holder, self.waiter, failed=True)
             raise
+        self.waiter.in_use = False
         return self.listener.answered(self.holder, self.waiter, replies)
+
+
+class ThreadListens(Call[None]):
+    """A thread reads messages on the connection of its claim; to be awaited at once."""
+
+    __slots__ = ("waiter",)
+
+    def __init__(self, waiter: Waiter, until: float) -> None:
+        self.waiter = waiter
+        self.node = waiter.group.connection
+        self.request: Any = Listen(waiter.signal)
+        self.until = until
+
+    def __await__(self) -> Generator[ThreadListens, Any, None]:
+        self.waiter.in_use = True
+        try:
+            yield self
+        finally:
+            self.waiter.in_use = False
 
 
 class Listener:
@@ -358,6 +382,8 @@ class Listener:
         if waiter is None or not waiter.group.connection.open:
             return AT_ONCE
         self.queue.note_contention(claim.name)
+        if not self.pool.shared:
+            return ThreadListens(waiter, until)
         return Call(waiter.group.connection, Listen(waiter.signal), until)
 
     def drain(self, connection: Connection) -> None:
@@ -437,6 +463,10 @@ class Listener:
         group = waiter.group
         first = next(iter(group.waiters)) == holder
         del self.waiting[holder], group.waiters[holder]
+        if waiter.in_use and not self.pool.shared:
+            # Another thread released the hold that this one upgrades. The next user of the
+            # connection would read its reply.
+            group.connection.close()
         if not group.waiters:
             self._keep(group)
         elif first and gave_up:
