@@ -52,4 +52,4 @@ def test_make_runs_both_tiers_as_a_whole_and_ci_runs_make() -> None:
     assert sorted(used) == ["check", "test"]
     assert "-m tests.verify" in makefile
     ran = re.findall(r"\bmake (\w+)", (ROOT / ".ci" / "run").read_text("utf-8"))
-    assert ran == ["audit", "test", "verify"]
+    assert ran == ["test", "verify", "audit"]
