@@ -11,6 +11,7 @@ import glob
 import json
 import os
 import time
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ from leaselock.stores import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 CAPABILITIES = Capabilities(
     clock_drift=0.0,  # all clients read the clock of the machine
@@ -60,6 +61,8 @@ class Folder:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        # The descriptors of the file that is locked, one for each thread.
+        self.locked: set[int] = set()
 
     def names(self) -> list[str]:
         """All names."""
@@ -72,9 +75,7 @@ class Folder:
 
     def compare_and_set(self, name: str, before: str, after: str) -> bool:
         """Replace the text if it still is *before*; return whether it was."""
-        os.makedirs(self.path, exist_ok=True)
-        with open(os.path.join(self.path, "lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # released with the descriptor
+        with self.alone():
             if self.get(name) != before:
                 return False
             new = self._file(name) + ".new"
@@ -82,6 +83,26 @@ class Folder:
                 file.write(after)
             os.replace(new, self._file(name))
         return True
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else writes meanwhile."""
+        os.makedirs(self.path, exist_ok=True)
+        lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT)
+        self.locked.add(lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released with the last copy of the descriptor
+            yield
+        finally:
+            self.locked.discard(lock)
+            os.close(lock)
+
+    def after_fork(self) -> None:
+        """Close the copies that a child has of its parent's descriptors: while they are open, the
+        file stays locked, for the child itself, too.
+        """
+        while self.locked:
+            os.close(self.locked.pop())
 
     def _file(self, name: str) -> str:
         # A name may be longer than that of a file, and have any character.
@@ -148,6 +169,10 @@ class FolderStore(Node):
             return self._answer(request)
         except OSError as error:  # no space is left, for example
             raise OutcomeUnknown(f"{self.folder.path}: {error}", "refused") from error
+
+    def after_fork(self) -> None:
+        """In a forked child: nothing is locked."""
+        self.folder.after_fork()
 
     def _answer(self, request: Any) -> Any:
         while True:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from examples.folder_store import FolderStore
 from testkit.conformance import Scenario, Store
 from testkit.installed import install
 from tests.conformance.share import EVERY, name, run
@@ -68,6 +71,18 @@ def test_an_installed_store_is_found_by_the_scheme_of_its_url(tmp_path: Path) ->
         leaselock.Client(f"folder://{tmp_path}/locks", prefix="a:")
     with pytest.raises(ValueError, match=r"begins with .*etcds://, folder://, kubernetes://"):
         leaselock.Client("nowhere://a")
+
+
+def test_a_child_does_not_wait_for_the_file_lock_of_a_thread_of_its_parent(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path), time.monotonic)
+    with store.folder.alone():
+        child = os.fork()
+        if not child:
+            signal.alarm(60)  # ends a child that waits for itself
+            store.after_fork()
+            os._exit(not store.folder.compare_and_set("a", "", "of the child"))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.folder.get("a") == "of the child"
 
 
 def test_an_error_of_the_system_is_one_of_the_store(tmp_path: Path) -> None:
