@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leaselock.errors import (
@@ -58,6 +59,8 @@ class Trial:
         # The number of permits, if the name is that of a semaphore.
         self.permits = 0
         self.leases: list[Lease | Leases] = []
+        # Those that the operation leaves alone: an interruption of it must not end them.
+        self.kept: list[Lease] = []
         # The client whose lock is broken, if one is.
         self.broken: Client | None = None
         # The token of a lease that was detached, if one was.
@@ -76,6 +79,18 @@ class Trial:
         lease = await self.harness.must_acquire(lock)
         self.leases.append(lease)
         return lease
+
+    async def hold_on(self, lock: Lock) -> Lease:
+        """Acquire a lock that an interruption of the operation must not end."""
+        self.kept.append(await self.hold(lock))
+        return self.kept[-1]
+
+    async def check_kept(self) -> None:
+        """Check that the store still has what the operation leaves alone."""
+        for lease in self.kept:
+            await self.world.wait_until(partial(_is_confirmed, lease))
+            lease.ensure()
+            assert await self.rival.lock(self.name).holder() is not None
 
     async def keep(self, acquiring: Awaitable[Lease | Leases | None]) -> None:
         """Acquire something that is released at the end, if it was granted."""
@@ -122,7 +137,18 @@ class Trial:
                 assert await lock.waiters() == [], f"{name!r} is waited for"
 
 
-async def sweep(harness: Harness, *operations: Prepare, moments: Sequence[Moment] = ()) -> None:
+async def _is_confirmed(lease: Lease) -> bool:
+    """Whether the store confirms the lease. Some stores do not while a conversion is in doubt,
+    which the client repeats.
+    """
+    try:
+        await lease.extend(2 * LEASE)
+    except OutcomeUnknown:
+        return False
+    return True
+
+
+async def sweep(world: World, *operations: Prepare, moments: Sequence[Moment] = ()) -> None:
     """Interrupt each operation at each suspension, and check that nothing is left behind."""
     rival = harness.client()
     for prepare in operations:
@@ -147,6 +173,7 @@ async def interrupted(
     confirmed = error is not None and not getattr(error, "__notes__", None)
     if confirmed and prepare in WAITS and moment != "twice":
         await trial.check_absent()
+    await trial.check_kept()
     if closes:
         await trial.client.close()
     else:
@@ -232,14 +259,14 @@ async def close(trial: Trial) -> Operation:
 
 async def extend(trial: Trial) -> Operation:
     """Extend a lease."""
-    lease = await trial.hold(trial.lock())
+    lease = await trial.hold_on(trial.lock())
     return lambda: lease.extend(2 * LEASE)
 
 
 async def look(trial: Trial) -> Operation:
     """List the locks, and look at one."""
     lock = trial.lock()
-    await trial.hold(lock)
+    await trial.hold_on(lock)
 
     async def inspect() -> None:
         await trial.client.locks(trial.name)
@@ -250,7 +277,7 @@ async def look(trial: Trial) -> Operation:
 
 async def watch(trial: Trial) -> Operation:
     """Take the first step of watching a lock."""
-    await trial.hold(trial.lock())
+    await trial.hold_on(trial.lock())
     return lambda: _first_change(trial)
 
 
@@ -345,19 +372,19 @@ async def downgrade(trial: Trial) -> Operation:
     """Release the write side, and go on reading."""
     sides = trial.sides()
     write = await trial.hold(sides.write)
-    await trial.hold(sides.read)
+    await trial.hold_on(sides.read)
     return write.release
 
 
 async def upgrade(trial: Trial) -> Operation:
     """Make a lease of the update side exclusive."""
-    lease = await trial.hold(trial.sides().update)
+    lease = await trial.hold_on(trial.sides().update)
     return lease.upgrade
 
 
 async def upgrade_in_vain(trial: Trial) -> Operation:
     """Wait for a reader to leave, until the time has passed; then another one can read."""
-    lease = await trial.hold(trial.sides().update)
+    lease = await trial.hold_on(trial.sides().update)
     await trial.hold(trial.sides(trial.rival).read)
     return lambda: lease.upgrade(timeout=SHORT)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Fixture, mutex_of
+from tests.core.test_service import Scene, mutex_of
+from verification.simulation.world import Interrupted
 
 from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core.backend import Acquire, Release, Renew
-from leaselock._core.effects import FOREVER, Sleep
-from leaselock._core.pending_releases import REPORT_TIME
+from leaselock._core.background import uninterrupted
+from leaselock._core.effects import FOREVER, Signal, Sleep, Wait
 from leaselock.errors import LeaseLost, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -42,6 +44,47 @@ def test_a_long_lease_is_valid_for_half_a_session_timeout_at_a_time() -> None:
             await Sleep(machine.now() + 1.7)
 
     fixture.do(machine, whole(), 30.0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_interrupted_request_about_a_hold_that_it_would_end_goes_on(fails: bool) -> None:
+    """An error of it concerns only a caller that still waits for it."""
+    scene, machine, service = _scene()
+    backend = service.contexts[None].registry.backend
+    backend.capabilities = backend.capabilities._replace(fragile_holds=True)
+    handle = scene.do(machine, mutex_of(service, lease=3.0, renew=False).acquire(None), 0.5)
+    renew: Any = backend.renew
+    begun, ended = Signal(), Signal()
+
+    async def slow(*words: Any, **named: Any) -> Any:
+        begun.set()
+        await Sleep(machine.now() + 0.2)
+        ended.set()
+        if fails:
+            raise OutcomeUnknown("no answer")
+        return await renew(*words, **named)
+
+    setattr(backend, "renew", slow)  # noqa: B010 - a method
+    extending = machine.start(handle.extend(3.5))
+    scene.world.play(scene.world.time + 0.1)
+    assert begun.is_set
+    scene.world.interrupt(extending)
+    scene.world.play(scene.world.time + 0.5)
+    assert isinstance(extending.error, Interrupted)
+    assert ended.is_set
+    with pytest.raises(OutcomeUnknown) if fails else nullcontext():
+        scene.do(machine, handle.extend(3.5), 0.5)
+    handle.ensure()
+
+
+def test_a_request_in_the_background_that_the_end_of_the_client_cuts_off_is_in_doubt() -> None:
+    started: Any = uninterrupted(lambda: Sleep(FOREVER), "request")
+    operation = started.send(None).operation
+    operation.send(None)
+    assert isinstance(started.send(None), Wait)
+    operation.close()
+    with pytest.raises(OutcomeUnknown, match="closed meanwhile"):
+        started.send(True)
 
 
 def test_a_fixed_lease_is_proven_repeatedly_until_its_end() -> None:

@@ -525,6 +525,10 @@ class Capabilities(NamedTuple):
     """
     notifies_changes: bool = False
     """It answers `Watch`. Otherwise a watcher inspects the lock at intervals."""
+    fragile_holds: bool = False
+    """A hold has a connection of its own, and is lost if a request about it is interrupted. So the
+    requests of its owner run in the background.
+    """
     indexed: bool = False
     """It lists locks from an index, which those of other programs may be missing from, and answers
     `Walk`. Otherwise `Inspect` lists all locks.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from leaselock._core.effects import Spawn
+from leaselock._core.effects import FOREVER, Signal, Spawn, Wait
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from leaselock._core.effects import Operation
+
+T = TypeVar("T")
 
 
 class Background:
@@ -41,3 +44,29 @@ class Background:
             await make()
         finally:
             self.running = self.begun = False
+
+
+async def uninterrupted(make: Callable[[], Awaitable[T]], name: str) -> T:
+    """Run an operation in the background, and wait for it: an interruption of the caller ends the
+    wait, and not the operation.
+    """
+    ended = Signal()
+    results: list[T] = []
+    errors: list[Exception] = []
+
+    async def run() -> None:
+        try:
+            results.append(await make())
+        except Exception as error:
+            # Raised again below.
+            errors.append(error)
+        finally:
+            ended.set()
+
+    await Background().start(run, name)
+    await Wait(ended, FOREVER)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise OutcomeUnknown("the client was closed meanwhile")
+    return results[0]

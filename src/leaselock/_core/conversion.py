@@ -250,7 +250,8 @@ async def _request(
     request, now = Convert(hold.claim, hold.conversions, mode), registry.env.now()
     give_up = min(timing.answer_by(now, deadline, registry.op_timeout), hold.valid_until)
     retry = Retry(registry.env, registry.op_timeout, give_up)
-    reply = await retry.until_answered(partial(registry.backend.request, request))
+    send = partial(registry.backend.request, request)
+    reply = await registry.about_hold(partial(retry.until_answered, send))
     return retry, reply
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from leaselock._core import validity
 from leaselock._core.backend import Backend, Claim, Inspect, Walk
-from leaselock._core.background import Background
+from leaselock._core.background import Background, uninterrupted
 from leaselock._core.effects import FOREVER, Env, Owner, Signal, Wait
 from leaselock._core.events import Listeners, hold_event
 from leaselock._core.hold import Hold, State
@@ -25,11 +25,12 @@ from leaselock._core.validation import shortened
 from leaselock.errors import ClientClosed, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from leaselock._core.backend import LockState, Mode
     from leaselock._core.hold import Callback, QueueObserver
 
+T = TypeVar("T")
 # Seconds that a walk over all keys of a store may take.
 WALK_TIMEOUT = 60.0
 # How many events of renewals wait for their listeners.
@@ -202,8 +203,14 @@ class HoldRegistry:
         finally:
             in_flight.exit()
 
-    def release_later(self, claim: Claim, *, lost: bool = False) -> None:
-        """Have the renewer release *claim*; that of a *lost* hold, after the loss was reported."""
+    async def about_hold(self, send: Callable[[], Awaitable[T]]) -> T:
+        """Send a request about a hold for its owner, who may be interrupted meanwhile."""
+        if self.backend.capabilities.fragile_holds:
+            return await uninterrupted(send, "request")
+        return await send()
+
+    def release_later(self, claim: Claim) -> None:
+        """Have the renewer release *claim*."""
         # A hold that ends with its session alone must be released, however long that takes.
         lease_ends = self.backend.capabilities.session_timeout == FOREVER
         self.pending_releases.add(claim, ends_by_itself=lease_ends, lost=lost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from leaselock._core import conversion, timing, validity
@@ -454,8 +455,9 @@ async def extend(registry: HoldRegistry, hold: Hold, length: float) -> None:
     sent_at = registry.env.now()
     until = min(hold.valid_until, sent_at + registry.op_timeout)
     try:
+        claims = [hold.claim._replace(lease=length)]
         with timing.concerning(hold.claim.name):
-            answers = await registry.backend.renew([hold.claim._replace(lease=length)], until)
+            answers = await registry.about_hold(partial(registry.backend.renew, claims, until))
         if answers[0] is None:
             raise OutcomeUnknown(
                 f"it is not known whether {hold.claim.name!r} is still held: try again"

@@ -72,6 +72,7 @@ class SessionBackend(Backend):
                 MARGIN,
                 detects_death=True,
                 inheritable=False,
+                fragile_holds=True,
                 session_timeout=target.session,
                 modes=EXCLUSIVE if named else READ_WRITE,
             )
@@ -149,6 +150,8 @@ class SessionBackend(Backend):
         """Whether the claim still holds; it does not once its lease has ended."""
         if claim.id not in self.ends:
             return False
+        if alive is False:
+            self.lose(claim.id, ENDED)
         if not alive:
             return alive
         ends = max(self.ends[claim.id][0], self.now() + claim.lease)
