@@ -190,6 +190,7 @@ def in_sessions(server: Postgres | MariaDB) -> list[Damage]:
         short.append("X'FF00FE'")
     huge = ["9223372036854775807", "9223372036854000000", "-1", "-9223372036854775807"]
     metadata = ["'junk'", "'[1]'", "'{}'", "''", *short[3:]]
+    keys = ["'junk'", "''", "'\N{SNOWMAN}'"] if short[3:] else ["0", "-1", huge[0]]
     kinds = ("held", "waited", "readers")
     return [
         *(
@@ -201,6 +202,8 @@ def in_sessions(server: Postgres | MariaDB) -> list[Damage]:
                 ("client", short[2:], False),
                 ("id", short[2:], False),
                 ("metadata", metadata, False),
+                ("backend", ["0", "-1", "2147483647", *huge], False),
+                ("liveness_key", keys, False),
             )
         ),
         Damage("token", kinds, put("token", *huge), sees=False),

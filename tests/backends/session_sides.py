@@ -132,7 +132,7 @@ class Side:
         """Open a session for a claim."""
         connection, number = self.connect()
         place = SessionConnection(
-            connection, Session(f"{claim.client}:{next(self.serials)}", number)
+            connection, Session(f"{claim.client}:{next(self.serials)}:{number}", number)
         )
         self.set_up(place)
         return place

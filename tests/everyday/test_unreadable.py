@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from testkit.damage import Damage, in_redis, in_sql, in_sqlite, in_zookeeper
+from testkit.damage import Damage, in_redis, in_sessions, in_sql, in_sqlite, in_zookeeper
 from testkit.servers.databases import emptied
+from testkit.servers.postgres import Postgres
+from testkit.servers.process import eventually
 from testkit.servers.redis import Redis
 from tests.views import (
+    LIMIT,
     Locks,
     check_calls,
     check_commands,
     check_page,
     check_shown,
     listed,
+    run,
 )
 from tests.web.serving import served
 
@@ -29,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from testkit.servers.mariadb import MariaDB
-    from testkit.servers.postgres import Postgres
     from testkit.servers.zookeeper import Ensemble
 
 ROOT = "/unreadable"
@@ -97,6 +100,80 @@ def test_in_mariadb(mariadb: MariaDB) -> None:
     check(url, in_sql(mariadb), ("held", "waited", "readers", "permits"))
 
 
+@pytest.fixture(params=["postgres", "mariadb"])
+def database(request: pytest.FixtureRequest) -> Postgres | MariaDB:
+    server: Postgres | MariaDB = request.getfixturevalue(request.param)
+    return server
+
+
+def change(server: Postgres | MariaDB, *statements: str) -> None:
+    """Change one of the tables."""
+    if isinstance(server, Postgres):
+        server.query("; ".join(statements).replace("locks.", ""))
+    else:
+        server.do(*statements)
+
+
+@pytest.mark.parametrize("protocol", ["row", "advisory"])
+def test_of_sessions_in_databases(database: Postgres | MariaDB, protocol: str) -> None:
+    url = f"{emptied(database)}?protocol={protocol}"
+    check(url, in_sessions(database), ("held", "waited"))
+
+
+@pytest.mark.parametrize("protocol", ["row", "advisory"])
+@pytest.mark.parametrize("column", ["id", "liveness_key", "backend"])
+def test_gc_keeps_the_damaged_row_of_a_session_that_lives(
+    database: Postgres | MariaDB, protocol: str, column: str
+) -> None:
+    url = f"{emptied(database)}?protocol={protocol}"
+    with leaselock.Client(url) as holder, leaselock.Client(url) as other:
+        lease = holder.lock("a").acquire()
+        other_key = {"id": "concat(client, ':9999')", "liveness_key": "'5'", "backend": "5"}
+        change(
+            database,
+            f"UPDATE locks.leaselock_session SET since = 0, {column} = {other_key[column]}",
+        )
+        other.gc()
+        (found,) = other.locks()
+        assert found.unreadable is not None
+        assert not other.lock("a").try_acquire()
+        with pytest.raises(NotApplied, match="cannot be read"):
+            other.break_lock("a")
+        lease.release()
+        holder.close()
+        eventually(lambda: other.gc() or not other.locks())
+        assert other.lock("a").try_acquire()
+
+
+def test_a_lock_whose_row_names_another_is_not_free(database: Postgres | MariaDB) -> None:
+    url = f"{emptied(database)}?protocol=advisory"
+    with leaselock.Client(url) as holder, leaselock.Client(url) as other:
+        holder.lock("a").acquire()
+        change(database, "UPDATE locks.leaselock_session SET name = 'b'")
+        assert other.lock("a").locked()
+        assert not other.lock("a").try_acquire()
+        code, text = run(url, "show", "a")
+        assert (code, "another program" in text) == (0, True), text
+
+
+@pytest.mark.parametrize("side", ["write", "read"])
+def test_the_row_of_a_held_lock_cannot_be_changed(database: Postgres | MariaDB, side: str) -> None:
+    """By protocol "row" the lock is that of the row."""
+    url = f"{emptied(database)}?protocol=row"
+    brief = "SET lock_timeout = '50ms'"
+    if not isinstance(database, Postgres):
+        brief = "SET SESSION innodb_lock_wait_timeout = 1, lock_wait_timeout = 1"
+    with leaselock.Client(url) as holder, leaselock.Client(url) as other:
+        getattr(holder.rwlock("a"), side).acquire()
+        for what in (
+            "DELETE FROM locks.leaselock_row",
+            "UPDATE locks.leaselock_row SET name = 'b'",
+        ):
+            with pytest.raises(Exception, match=r"(?i)lock ?(wait )?timeout"):
+                change(database, brief, what)
+        assert not other.lock("a").try_acquire()
+
+
 @pytest.fixture
 def kazoo(ensemble: Ensemble) -> Iterator[Any]:
     client = KazooClient(ensemble.hosts)
@@ -110,6 +187,25 @@ def kazoo(ensemble: Ensemble) -> Iterator[Any]:
 def test_in_zookeeper(ensemble: Ensemble, kazoo: Any) -> None:
     url = f"zookeeper://{ensemble.hosts}{ROOT}"
     check(url, in_zookeeper(kazoo, ROOT), ("held", "waited", "readers", "permits"))
+
+
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
+@pytest.mark.parametrize("data", [b"", b"junk", b'{"id": "another", "since": 1}'])
+def test_of_the_only_node_in_zookeeper(ensemble: Ensemble, kazoo: Any, data: bytes) -> None:
+    """By protocol "single" its data is that of another program: it stays held, until it is
+    released, or its lease ends.
+    """
+    url = f"zookeeper://{ensemble.hosts}{ROOT}?protocol=single"
+    with leaselock.Client(url) as holder, leaselock.Client(url) as other:
+        lease = holder.lock("a").acquire()
+        kazoo.set(f"{ROOT}/a", data)
+        assert [lock.name for lock in other.locks()] == ["a"]
+        assert not other.lock("a").try_acquire()
+        lease.release()
+        assert other.lock("a").try_acquire()
+        other.lock("b", lease=0.5, renew=False).acquire()
+        kazoo.set(f"{ROOT}/b", data)
+        holder.lock("b").acquire(timeout=LIMIT)
 
 
 def test_on_one_master_of_a_redlock(redis: Redis) -> None:

@@ -145,21 +145,25 @@ def test_in_zookeeper(seed: int, ensemble: Any) -> None:
         client.close()
 
 
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
+@pytest.mark.parametrize("protocol", ["queue", "single"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_data_of_nodes_in_zookeeper(seed: int, ensemble: Any) -> None:
+def test_data_of_nodes_in_zookeeper(seed: int, protocol: str, ensemble: Any) -> None:
     """Any data is that of another program: the lock is shown, and stays held."""
     random = Random(seed)
     kinds = {"a:1": "held", "b:2": "waited", "c:3": "permits", "d:4": "readers"}
+    if protocol == "single":
+        kinds = dict.fromkeys(kinds, "held")
     client = KazooClient(ensemble.hosts)
     client.start()
-    url = f"zookeeper://{ensemble.hosts}{ROOT}"
+    url = f"zookeeper://{ensemble.hosts}{ROOT}?protocol={protocol}"
     try:
         with Locks(url, kinds) as locks, served(lambda: leaselock.AsyncClient(url)) as page:
             nodes = [
                 f"{ROOT}/{name}/{child}"
                 for name in kinds
                 for child in client.get_children(f"{ROOT}/{name}")
-            ]
+            ] or [f"{ROOT}/{name}" for name in kinds]
             for path in random.sample(nodes, len(nodes)):
                 data, _ = client.get(path)
                 client.set(path, damaged_json(data, random))

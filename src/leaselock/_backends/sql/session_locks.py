@@ -53,6 +53,8 @@ MAX_SERVER_WAIT = 1.0
 RECHECK_INTERVAL = 60.0
 # How often `break_lock` looks whether the session has ended, in seconds.
 BREAK_POLL = 0.01
+# The mode of a row whose columns do not show whether its session lives; see the statement.
+NO_SESSION = "of no session"
 
 
 class Session:
@@ -345,6 +347,12 @@ def is_readable(row: Row) -> bool:
 
 
 def _reason(row: Row) -> str:
+    if row[7] == NO_SESSION:
+        return (
+            f"a row of {row[0]!r} in the table leaselock_session cannot be read: its liveness_key "
+            f"is not that of its id {row[1]!r:.80}, or its backend {row[4]} not that of its "
+            "session. It ends with its connection; `leaselock gc` removes the row after that"
+        )
     return (
         f"a row of {row[0]!r} in the table leaselock_session cannot be read: its id is "
         f"{row[1]!r:.80}, its client {row[2]!r:.80}, its token {row[3]!r}, its start {row[6]!r}, "

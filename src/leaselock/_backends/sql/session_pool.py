@@ -278,7 +278,8 @@ class SessionPool:
                 return found
             self._close(claim.client, found)
         connection = await self.pool.connect(until)
-        key = f"{claim.client}:{next(self.serials)}"
+        # The number of the connection shows whether the column "backend" is damaged.
+        key = f"{claim.client}:{next(self.serials)}:{connection.backend}"
         found = SessionConnection(connection, Session(key, connection.backend))
         try:
             found.settings = await self.pool.converse(

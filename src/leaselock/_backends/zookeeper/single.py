@@ -60,7 +60,7 @@ class SingleBackend(SessionBackend):
             node = made or await self._read(path, wait, until)
             if node is None or contender.ended:
                 continue
-            if made or self._is_own(contender.owner.__eq__, node):
+            if made or self._is_own(contender.owner.__eq__, node, None):
                 contender.node = node
                 await self.granted(contender)
                 return Grant(node.token, ())
@@ -87,14 +87,20 @@ class SingleBackend(SessionBackend):
             )
         return None
 
-    def _is_own(self, ours: Callable[[str], bool], node: Node) -> bool:
+    def _is_own(self, ours: Callable[[str], bool], node: Node, held: Node | None) -> bool:
+        """Whether the node is ours by its data; or *held*, whose data others may have changed."""
+        if held is not None and node.token == held.token:
+            return node.session == self.session
         return node.session == self.session and ours(read(node.data, node.created).owner)
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Delete the node if it belongs to the claim, in whichever of its attempts."""
-        own = owner_of(claim.id)
+        own, contender = owner_of(claim.id), self.contenders.get(claim.id)
         held = await self._remove(
-            claim.name, lambda owner: f"{owner}.".startswith(f"{own}."), until
+            claim.name,
+            lambda owner: f"{owner}.".startswith(f"{own}."),
+            None if contender is None else contender.node,
+            until,
         )
         self.drop(claim)
         return held
@@ -104,9 +110,11 @@ class SingleBackend(SessionBackend):
         and the node of that path may belong to another client by now.
         """
         for contender in ended:
-            await self._remove(contender.claim.name, contender.owner.__eq__, until)
+            await self._remove(contender.claim.name, contender.owner.__eq__, contender.node, until)
 
-    async def _remove(self, name: str, ours: Callable[[str], bool], until: float) -> bool:
+    async def _remove(
+        self, name: str, ours: Callable[[str], bool], held: Node | None, until: float
+    ) -> bool:
         """Read the node, and delete it if it is ours. One process does so at a time, in one
         session, so the node stays ours between both requests, unless an operator deletes it.
         """
@@ -117,7 +125,7 @@ class SingleBackend(SessionBackend):
         done = self.removing[path] = Signal()
         try:
             _, node = await self.batch(until, QuorumBarrier(path), Read(path))
-            if not (isinstance(node, Node) and self._is_own(ours, node)):
+            if not (isinstance(node, Node) and self._is_own(ours, node, held)):
                 return False
             (deleted,) = await self.batch(until, Delete(path), session=node.session)
             return bool(deleted)

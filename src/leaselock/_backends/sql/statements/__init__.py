@@ -41,17 +41,29 @@ NUMBERS = frozenset(
 IN_SNAPSHOT = frozenset(("one", "one holds", "queue"))
 # What stands in braces in a statement: the server's clock in microseconds of UTC, which neither
 # stands still during a transaction nor moves with a time zone; the first column of leaselock_fact;
-# and what makes a renewal a change, for MySQL counts changed rows, not matching rows.
+# what makes a renewal a change, for MySQL counts changed rows, not matching rows; the key that
+# shows that the session of a row of leaselock_session is alive, which follows from the id of the
+# row; and whether the row has another key, or another backend than the one that names its session.
+POSTGRES_KEY = (
+    "('x' || left(encode(sha256(convert_to('holder:' || id, 'UTF8')), 'hex'), 16))::bit(64)::bigint"
+)
+MYSQL_KEY = "CONCAT('leaselock.', LEFT(SHA2(CONCAT('holder:', id), 256), 48))"
 MACROS = {
     "postgres": {
         "{now}": "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
         "{fact}": "key",
         "{change}": "",
+        "{holder key}": POSTGRES_KEY,
+        "{damaged}": f"(liveness_key <> {POSTGRES_KEY}"
+        " OR split_part(session, ':', 3) NOT IN ('', backend::text))",
     },
     "mysql": {
         "{now}": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
         "{fact}": "fact",
         "{change}": "1 + ",
+        "{holder key}": MYSQL_KEY,
+        "{damaged}": f"(liveness_key <> {MYSQL_KEY} OR session LIKE '%:%:%'"
+        " AND SUBSTRING_INDEX(session, ':', -1) <> CAST(backend AS CHAR))",
     },
 }
 _HERE = os.path.dirname(__file__)

@@ -151,7 +151,9 @@ DELETE FROM leaselock_row WHERE name = :name
 DELETE FROM leaselock_wake WHERE expires < :now LIMIT :most
 
 -- collect sessions
-DELETE FROM leaselock_session WHERE since < :recent AND IS_USED_LOCK(liveness_key) IS NULL LIMIT :most
+-- Not a damaged row either, while the session lives that wrote it. Not every text is a key.
+DELETE FROM leaselock_session WHERE since < :recent AND IS_USED_LOCK({holder key}) IS NULL
+    AND IF(liveness_key LIKE 'leaselock.%', IS_USED_LOCK(liveness_key), NULL) IS NULL LIMIT :most
 
 -- end setup
 SELECT RELEASE_LOCK('leaselock setup')

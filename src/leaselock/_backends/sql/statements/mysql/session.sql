@@ -121,24 +121,30 @@ ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
 SELECT GET_LOCK(:liveness_key, 0)
 
 -- sessions
--- A row of no known protocol may be of this one: it is shown, with a mode that does not exist.
+-- A row of no known protocol may be of this one: it is shown, with a mode that does not exist. So is
+-- one whose session cannot be found, because its columns contradict each other.
 SELECT name, id, client, token, backend, metadata, since,
-    CASE protocol WHEN :protocol THEN mode ELSE CONCAT('of the protocol ', protocol) END
+    CASE WHEN {damaged} THEN 'of no session'
+        WHEN protocol = :protocol THEN mode ELSE CONCAT('of the protocol ', protocol) END
 FROM leaselock_session
 WHERE (protocol = :protocol OR protocol NOT IN ('row', 'advisory'))
-    AND (:name = '' OR name = :name) AND IS_USED_LOCK(liveness_key) = backend
+    AND (:name = '' OR name = :name) AND IF({damaged}, TRUE, IS_USED_LOCK(liveness_key) = backend)
 ORDER BY name, since
 
 -- holding sessions
 -- Looks at holders only, so that the cost does not grow with the number of waiters.
 SELECT name, id, client, token, backend, metadata, since, mode FROM leaselock_session
-WHERE protocol = :protocol AND name = :name AND token IS NOT NULL AND IS_USED_LOCK(liveness_key) = backend
+WHERE protocol = :protocol AND name = :name AND token IS NOT NULL
+    AND IF({damaged}, FALSE, IS_USED_LOCK(liveness_key) = backend)
 ORDER BY token
 
 -- advisory stranger
--- A session without a record that has the lock: another program's.
+-- A session without a record that has the lock: another program's. A session of ours whose record
+-- names another lock counts, too, unless that record is of its last hold.
 SELECT u.id, '', '', 0, 'exclusive' FROM (SELECT IS_USED_LOCK(:key) AS id) u
-WHERE u.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leaselock_session s WHERE s.backend = u.id)
+WHERE u.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leaselock_session s WHERE s.backend = u.id
+    AND (s.name = :name OR IF({damaged}, TRUE, IS_USED_LOCK(s.liveness_key) <> s.backend
+        OR IS_USED_LOCK(s.liveness_key) IS NULL)))
 
 -- end session
 -- Only while it is that of this hold: a session is used for the next one.

@@ -158,10 +158,13 @@ DELETE FROM leaselock_wake WHERE (client, id) IN (
     SELECT client, id FROM leaselock_wake WHERE expires < :now LIMIT :most)
 
 -- collect sessions
+-- Not a damaged row either, while the session lives that wrote it.
 DELETE FROM leaselock_session WHERE session IN (
-    SELECT s.session FROM leaselock_session s WHERE s.since < :recent AND NOT EXISTS (
-        SELECT 1 FROM pg_locks p WHERE p.locktype = 'advisory' AND p.objsubid = 1
-          AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key AND p.pid = s.backend)
+    WITH held AS (
+        SELECT classid::bigint << 32 | objid::bigint AS key FROM pg_locks
+        WHERE locktype = 'advisory' AND objsubid = 1 AND granted)
+    SELECT session FROM leaselock_session WHERE since < :recent
+      AND liveness_key NOT IN (SELECT key FROM held) AND {holder key} NOT IN (SELECT key FROM held)
     LIMIT :most)
   AND since < :recent
 

@@ -123,15 +123,17 @@ ON CONFLICT (session) DO UPDATE SET
 SELECT pg_try_advisory_lock(:liveness_key)
 
 -- sessions
--- A row of no known protocol may be of this one: it is shown, with a mode that does not exist.
+-- A row of no known protocol may be of this one: it is shown, with a mode that does not exist. So is
+-- one whose session cannot be found, because its columns contradict each other.
 SELECT s.name, s.id, s.client, s.token, s.backend, s.metadata, s.since,
-    CASE s.protocol WHEN :protocol THEN s.mode ELSE 'of the protocol ' || s.protocol END
+    CASE WHEN {damaged} THEN 'of no session'
+        WHEN s.protocol = :protocol THEN s.mode ELSE 'of the protocol ' || s.protocol END
 FROM leaselock_session s
 WHERE (s.protocol = :protocol OR s.protocol NOT IN ('row', 'advisory'))
   AND (:name = '' OR s.name = :name)
-  AND EXISTS (SELECT 1 FROM pg_locks p
+  AND ({damaged} OR EXISTS (SELECT 1 FROM pg_locks p
     WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted AND p.pid = s.backend
-      AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key)
+      AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key))
 ORDER BY s.name, s.since
 
 -- holding sessions
@@ -145,7 +147,9 @@ WHERE s.protocol = :protocol AND s.name = :name AND s.token IS NOT NULL
 ORDER BY s.token
 
 -- advisory stranger
--- A session without a record that has the lock: another program's, or a lock inside a transaction.
+-- A session without a record that has the lock: another program's, or a lock inside a transaction. A
+-- session of ours whose record names another lock counts, too, unless that record is of its last hold.
+-- Each subquery is executed once: correlated ones are planned to be so dear that they are compiled.
 SELECT p.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''),
     coalesce((extract(epoch FROM a.xact_start) * 1000000)::bigint, 0),
     CASE p.mode WHEN 'ShareLock' THEN 'shared' ELSE 'exclusive' END
@@ -153,7 +157,10 @@ FROM pg_locks p LEFT JOIN pg_stat_activity a ON a.pid = p.pid
 WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted
   AND p.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND (p.classid::bigint << 32 | p.objid::bigint) = :key
-  AND NOT EXISTS (SELECT 1 FROM leaselock_session s WHERE s.backend = p.pid)
+  AND coalesce(p.pid, 0) NOT IN (SELECT s.backend FROM leaselock_session s
+    WHERE s.name = :name OR (s.backend, s.liveness_key) NOT IN (
+      SELECT q.pid, q.classid::bigint << 32 | q.objid::bigint FROM pg_locks q
+      WHERE q.locktype = 'advisory' AND q.objsubid = 1 AND q.granted AND q.pid IS NOT NULL))
 LIMIT 1
 
 -- row stranger
@@ -163,7 +170,10 @@ SELECT p.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''),
 FROM leaselock_row r
 JOIN pg_locks p ON p.locktype = 'transactionid' AND p.granted AND p.transactionid = r.xmax
 LEFT JOIN pg_stat_activity a ON a.pid = p.pid
-WHERE r.name = :name AND NOT EXISTS (SELECT 1 FROM leaselock_session s WHERE s.backend = p.pid)
+WHERE r.name = :name AND coalesce(p.pid, 0) NOT IN (SELECT s.backend FROM leaselock_session s
+    WHERE s.name = :name OR (s.backend, s.liveness_key) NOT IN (
+      SELECT q.pid, q.classid::bigint << 32 | q.objid::bigint FROM pg_locks q
+      WHERE q.locktype = 'advisory' AND q.objsubid = 1 AND q.granted AND q.pid IS NOT NULL))
 LIMIT 1
 
 -- end session
