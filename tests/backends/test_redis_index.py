@@ -12,7 +12,9 @@ from verification.models.sides import claim_of
 
 from leaselock._backends.redis import index
 from leaselock._backends.redis.keys import SLOTS, index_of, keys_of, slot_of, tag_of
+from leaselock._backends.redis.messages import Connect
 from leaselock._core.backend import Acquire, Claim, CollectGarbage, Grant, Inspect, Release, Walk
+from leaselock._core.effects import Call
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -337,6 +339,29 @@ def test_names_that_are_trimmed_while_a_list_reads_hide_no_other(
     held = [store.acquire(f"held{number:02}", 100 + number) for number in range(20)]
     monkeypatch.setattr(store.server.data, "do_zrange", zrange)
     assert store.listed("held*") == [claim.name for claim in held]
+
+
+def test_each_page_of_a_long_index_has_the_time_of_one_request(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many names are idle, and however many locks there are."""
+    monkeypatch.setattr(index, "PAGE", 10)
+    for number in range(45):
+        claim = store.acquire(f"n{number:02}", number)
+        if number % 3:
+            store.release(claim)
+    answer, began = store.runner._answer, store.runner.time
+
+    def slow(effect: Any) -> Any:
+        if isinstance(effect, Call) and not isinstance(effect.request, Connect):
+            if effect.until <= store.runner.time:
+                raise OutcomeUnknown("no answer within its time", "unreachable")
+            store.runner.time += 10.0
+        return answer(effect)
+
+    monkeypatch.setattr(store.runner, "_answer", slow)
+    assert store.listed() == [f"n{number:02}" for number in range(0, 45, 3)]
+    assert store.runner.time > began + 4 * 60.0
 
 
 @pytest.mark.parametrize("silent", [b"ZRANGE", b"EVALSHA"])

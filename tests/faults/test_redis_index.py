@@ -60,7 +60,7 @@ def test_a_list_and_a_pair_beside_many_names_in_the_index() -> None:
     with (
         Redis() as server,
         leaselock.Client(server.url) as holder,
-        leaselock.Client(server.url, op_timeout=300) as client,
+        leaselock.Client(server.url, op_timeout=30) as client,
     ):
         names = [f"order:{number:02}" for number in range(LOCKS)]
         leases = [holder.lock(name, lease=3600, renew=False).acquire() for name in names]

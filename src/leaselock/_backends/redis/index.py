@@ -109,23 +109,29 @@ class ActiveIndex:
     ) -> tuple[LockState, ...]:
         """The locks whose names match that are held or waited for: those of the index; with *walk*
         all. A key that is not a lock does not hide the others.
+
+        Each page of the index and each lock has as much time as this request, because their number
+        is not limited.
         """
         name = literal(pattern)
         if name is not None:
             state = await self.state_of(name, until)
             return (state,) if state.in_use else ()
+        allowed = until - self.now()
         found = Indexed(set(), set(), [])
         try:
-            found = await self._indexed(pattern, until)
+            found = await self._indexed(pattern, allowed)
         except NotALock:
             walk = True  # another program has overwritten the index
         used = found.used
+        until = self.now() + allowed
         walked = await self._walk(until) if walk else await self._walk_on(until)
         others = self._named(walked, pattern) - used
         states: list[LockState] = []
         missing: list[str] = []
         for name in sorted(used | others):
             with suppress(NotALock), explained(found):
+                until = self.now() + allowed
                 state = await self.state_of(name, until)
                 if state.in_use:
                     states.append(state)
@@ -146,14 +152,15 @@ class ActiveIndex:
         named = {names.name_of(key, self.prefix) for key in found}
         return set(matching(filter(None, named), pattern))
 
-    async def _indexed(self, pattern: str, until: float) -> Indexed:
-        """What is in the indexes of all servers."""
+    async def _indexed(self, pattern: str, allowed: float) -> Indexed:
+        """What is in the indexes of all servers; each page may take the *allowed* seconds."""
         found = Indexed(set(), set(), [])
-        masters = await self.topology.masters(self.executor.send, until)
+        masters = await self.topology.masters(self.executor.send, self.now() + allowed)
         # By one map: a slot that moves meanwhile is found by the redirection, and not left out.
         for address, slots in [(each, self.topology.slots_of(each)) for each in masters]:
             position = dict.fromkeys(slots, 0)
             while position:
+                until = self.now() + allowed
                 with explained(found):
                     position = await self._indexed_on(address, position, pattern, found, until)
         return found
