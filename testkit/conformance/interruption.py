@@ -88,7 +88,7 @@ class Trial:
     async def check_kept(self) -> None:
         """Check that the store still has what the operation leaves alone."""
         for lease in self.kept:
-            await self.world.wait_until(partial(_is_confirmed, lease))
+            await self.harness.wait_until(partial(_is_confirmed, lease))
             lease.ensure()
             assert await self.rival.lock(self.name).holder() is not None
 
@@ -148,7 +148,7 @@ async def _is_confirmed(lease: Lease) -> bool:
     return True
 
 
-async def sweep(world: World, *operations: Prepare, moments: Sequence[Moment] = ()) -> None:
+async def sweep(harness: Harness, *operations: Prepare, moments: Sequence[Moment] = ()) -> None:
     """Interrupt each operation at each suspension, and check that nothing is left behind."""
     rival = harness.client()
     for prepare in operations:

@@ -359,21 +359,21 @@ def _upgrades(hold: Hold) -> int:
 
 
 @scenario("updates", "has_queue")
-async def upgrades_of_one_lease_are_one_conversion(world: World) -> None:
+async def upgrades_of_one_lease_are_one_conversion(harness: Harness) -> None:
     """Threads or tasks that upgrade one lease at the same time all get it exclusive, with one new
     token. Those that give up before, the first one among them, do not end the wait of the others.
     """
-    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
-    lease = await world.must_acquire(mine.update)
+    mine, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
+    lease = await harness.must_acquire(mine.update)
     first, hold = lease.token, lease._handle.hold
-    reader = await world.must_acquire(theirs.read)
-    hasty = world.spawn(lease.upgrade, 0.2)
-    await world.wait_until(lambda: _upgrades(hold) == 1 or hasty.ended())
-    patient = [world.spawn(lease.upgrade, TIMEOUT) for _ in range(4)]
+    reader = await harness.must_acquire(theirs.read)
+    hasty = harness.spawn(lease.upgrade, 0.2)
+    await harness.wait_until(lambda: _upgrades(hold) == 1 or hasty.ended())
+    patient = [harness.spawn(lease.upgrade, TIMEOUT) for _ in range(4)]
     assert await hasty.join() is False
-    await world.wait_until(lambda: _upgrades(hold) == 4)
+    await harness.wait_until(lambda: _upgrades(hold) == 4)
     assert not await lease.upgrade(0)
-    assert not await _is_free(world.client().rwlock("a").read)
+    assert not await _is_free(harness.client().rwlock("a").read)
     await reader.release()
     assert [await upgrade.join() for upgrade in patient] == [True] * 4
     assert lease.token > first
@@ -386,38 +386,38 @@ async def upgrades_of_one_lease_are_one_conversion(world: World) -> None:
 
 
 @scenario("updates", "has_queue")
-async def release_ends_the_upgrades_of_its_lease(world: World) -> None:
+async def release_ends_the_upgrades_of_its_lease(harness: Harness) -> None:
     """NotHeld for each, also where another lease keeps the hold."""
-    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
+    mine, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
     async with theirs.read:
-        await _release_while_upgrading(world, await world.must_acquire(mine.update))
-        outer = await world.must_acquire(mine.update)
-        await _release_while_upgrading(world, await world.must_acquire(mine.update))
+        await _release_while_upgrading(harness, await harness.must_acquire(mine.update))
+        outer = await harness.must_acquire(mine.update)
+        await _release_while_upgrading(harness, await harness.must_acquire(mine.update))
         outer.ensure()
         assert await _is_free(theirs.read)
-        assert not await _is_free(world.client().rwlock("a").update)
+        assert not await _is_free(harness.client().rwlock("a").update)
         await outer.release()
     assert await _is_free(theirs.write)
 
 
-async def _release_while_upgrading(world: World, lease: Lease) -> None:
+async def _release_while_upgrading(harness: Harness, lease: Lease) -> None:
     hold = lease._handle.hold
-    upgrades = [world.spawn(lease.upgrade, TIMEOUT) for _ in range(3)]
-    await world.wait_until(lambda: _upgrades(hold) == 3)
+    upgrades = [harness.spawn(lease.upgrade, TIMEOUT) for _ in range(3)]
+    await harness.wait_until(lambda: _upgrades(hold) == 3)
     await lease.release()
     for upgrade in upgrades:
         assert isinstance(error := await upgrade.end(), NotHeld), error
 
 
 @scenario("updates", "has_queue")
-async def cancel_ends_all_upgrades_of_a_lease(world: World) -> None:
+async def cancel_ends_all_upgrades_of_a_lease(harness: Harness) -> None:
     """AcquireCancelled for each; the hold is an update again, and can be upgraded later."""
-    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
-    lease = await world.must_acquire(mine.update)
+    mine, theirs = harness.first.rwlock("a"), harness.client().rwlock("a")
+    lease = await harness.must_acquire(mine.update)
     hold = lease._handle.hold
     async with theirs.read:
-        upgrades = [world.spawn(lease.upgrade) for _ in range(3)]
-        await world.wait_until(lambda: _upgrades(hold) == 3)
+        upgrades = [harness.spawn(lease.upgrade) for _ in range(3)]
+        await harness.wait_until(lambda: _upgrades(hold) == 3)
         assert mine.update.cancel() == 3
         for upgrade in upgrades:
             assert isinstance(error := await upgrade.end(), AcquireCancelled), error

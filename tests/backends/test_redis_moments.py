@@ -655,19 +655,19 @@ def test_a_claim_that_gave_up_during_its_request_leaves_nothing() -> None:
 
 def test_a_connection_that_another_thread_reads_on_is_not_given_away() -> None:
     """A hold is released by one thread while another one upgrades it with the same claim."""
-    scene = Scene()
-    (connection,) = scene.busy(1)
-    scene.before = lambda command: scene.backend.forget(mine(1))
-    scene.ask(Acquire(mine(1), True))
-    assert connection not in scene.store.pool.idle[HERE]
+    fixture = Fixture()
+    (connection,) = fixture.busy(1)
+    fixture.before = lambda command: fixture.backend.forget(mine(1))
+    fixture.ask(Acquire(mine(1), True))
+    assert connection not in fixture.store.pool.idle[HERE]
     assert not connection.open
-    scene.before = lambda command: None
-    connection = scene.wait(2)
-    listening = scene.backend.await_wakeup(mine(2), 0.0).__await__()
+    fixture.before = lambda command: None
+    connection = fixture.wait(2)
+    listening = fixture.backend.await_wakeup(mine(2), 0.0).__await__()
     next(listening)
-    scene.backend.forget(mine(2))
+    fixture.backend.forget(mine(2))
     listening.close()
-    assert connection not in scene.store.pool.idle[HERE]
+    assert connection not in fixture.store.pool.idle[HERE]
     assert not connection.open
 
 

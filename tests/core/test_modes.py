@@ -154,55 +154,55 @@ def test_an_upgrade_that_is_interrupted_leaves_the_other_one_exclusive() -> None
 
 
 def test_several_upgrades_of_a_hold_send_the_requests_of_one() -> None:
-    scene = Scene()
-    _update, read, *_ = two_upgrades(scene, 60.0)
-    scene.world.play(scene.world.time + 0.5)
-    assert [type(request) for request in scene.store.seen].count(Convert) == 1
-    scene.store.table.answer("", Release(read.hold.claim, False))
+    fixture = Fixture()
+    _update, read, *_ = two_upgrades(fixture, 60.0)
+    fixture.simulator.play(fixture.simulator.time + 0.5)
+    assert [type(request) for request in fixture.store.seen].count(Convert) == 1
+    fixture.store.table.answer("", Release(read.hold.claim, False))
 
 
 def test_a_try_to_upgrade_beside_one_that_waits_has_the_store_asked_again() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    other, rival = scene.client("two")
-    update = acquired(scene.do(machine, side(service, "update").acquire(None), 0.5))
-    read = acquired(scene.do(other, side(rival, "shared").acquire(None), 0.5))
-    scene.store.late = (Convert,)
-    waiting = scene.begin(machine, update.upgrade(None))
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, rival = fixture.client("two")
+    update = acquired(fixture.do(machine, side(service, "update").acquire(None), 0.5))
+    read = acquired(fixture.do(other, side(rival, "shared").acquire(None), 0.5))
+    fixture.store.late = (Convert,)
+    waiting = fixture.begin(machine, update.upgrade(None))
     # Its request is on its way: the reply to it may be of a moment before the call.
-    assert scene.do(machine, update.upgrade(0.0), 1.0) is False
+    assert fixture.do(machine, update.upgrade(0.0), 1.0) is False
     assert not waiting.ended
     # The waiting one does not learn of the release by itself.
-    scene.store.table.answer("", Release(read.hold.claim, False))
-    assert scene.do(machine, update.upgrade(0.0), 1.0) is True
+    fixture.store.table.answer("", Release(read.hold.claim, False))
+    assert fixture.do(machine, update.upgrade(0.0), 1.0) is True
     assert waiting.result is True
 
 
 def test_a_try_to_upgrade_beside_one_that_the_store_does_not_answer_ends() -> None:
-    scene = Scene()
-    update, read, first, second = two_upgrades(scene, 60.0)
+    fixture = Fixture()
+    update, read, first, second = two_upgrades(fixture, 60.0)
     machine = first.machine
-    scene.store.silent = (Convert,)
-    assert scene.do(machine, update.upgrade(0.0), 1.5) is False
+    fixture.store.silent = (Convert,)
+    assert fixture.do(machine, update.upgrade(0.0), 1.5) is False
     # The one that asked has failed by now, and the other one asks.
     assert isinstance(first.error, OutcomeUnknown)
     assert not second.ended
-    scene.store.silent = ()
-    scene.store.table.answer("", Release(read.hold.claim, False))
-    scene.world.play(scene.world.time + 5.0)
+    fixture.store.silent = ()
+    fixture.store.table.answer("", Release(read.hold.claim, False))
+    fixture.simulator.play(fixture.simulator.time + 5.0)
     assert second.result is True
 
 
 def test_the_release_of_a_hold_ends_its_upgrades() -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    other, rival = scene.client("two")
-    update = acquired(scene.do(machine, side(service, "update").acquire(None), 0.5))
-    acquired(scene.do(other, side(rival, "shared").acquire(None), 0.5))
-    runs = [scene.begin(machine, each) for each in (update.upgrade(None), update.upgrade(None))]
-    scene.do(machine, update.release(), 0.5)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, rival = fixture.client("two")
+    update = acquired(fixture.do(machine, side(service, "update").acquire(None), 0.5))
+    acquired(fixture.do(other, side(rival, "shared").acquire(None), 0.5))
+    runs = [fixture.begin(machine, each) for each in (update.upgrade(None), update.upgrade(None))]
+    fixture.do(machine, update.release(), 0.5)
     assert [type(run.error) for run in runs] == [NotHeld, NotHeld]
-    assert modes_in_store(scene) == ["shared"]
+    assert modes_in_store(fixture) == ["shared"]
 
 
 def test_an_upgrade_ends_when_its_update_lease_is_released_meanwhile() -> None:
@@ -215,22 +215,22 @@ def test_an_upgrade_ends_when_its_update_lease_is_released_meanwhile() -> None:
         update = acquired(await side(service, "update").acquire(None))
         return update, acquired(await side(service, "shared").acquire(None))
 
-    update, read = scene.do(machine, nested(), 0.5)
-    upgrade = scene.begin(machine, update.upgrade(None))
-    scene.world.play(scene.world.time + 0.5)
-    scene.do(machine, update.release())
-    scene.world.play(scene.world.time + 2.5)
+    update, read = fixture.do(machine, nested(), 0.5)
+    upgrade = fixture.begin(machine, update.upgrade(None))
+    fixture.simulator.play(fixture.simulator.time + 0.5)
+    fixture.do(machine, update.release())
+    fixture.simulator.play(fixture.simulator.time + 2.5)
     assert isinstance(upgrade.error, NotHeld)
-    assert modes_in_store(scene) == ["shared", "shared"]
+    assert modes_in_store(fixture) == ["shared", "shared"]
     assert not read.lost()
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["a read is left", "nothing is left"])
 def test_a_write_inside_an_update_lease_ends_when_that_is_released_meanwhile(reads: bool) -> None:
-    scene = Scene()
-    machine, service = scene.client()
-    other, rival = scene.client("two")
-    scene.do(other, side(rival, "shared").acquire(None), 0.5)
+    fixture = Fixture()
+    machine, service = fixture.client()
+    other, rival = fixture.client("two")
+    fixture.do(other, side(rival, "shared").acquire(None), 0.5)
     leases: list[LeaseHandle] = []
 
     async def nested() -> None:
@@ -239,12 +239,12 @@ def test_a_write_inside_an_update_lease_ends_when_that_is_released_meanwhile(rea
             leases.append(acquired(await side(service, "shared").acquire(None)))
         await side(service, "exclusive").acquire(None)
 
-    write = scene.begin(machine, nested())
-    scene.world.play(scene.world.time + 0.5)
-    scene.do(machine, leases[0].release())
-    scene.world.play(scene.world.time + 2.5)
+    write = fixture.begin(machine, nested())
+    fixture.simulator.play(fixture.simulator.time + 0.5)
+    fixture.do(machine, leases[0].release())
+    fixture.simulator.play(fixture.simulator.time + 2.5)
     assert isinstance(write.error, WouldDeadlock if reads else NotHeld)
-    assert modes_in_store(scene) == ["shared"] * len(leases)
+    assert modes_in_store(fixture) == ["shared"] * len(leases)
 
 
 def test_an_upgrade_ends_when_its_update_lease_is_released_before_the_reply() -> None:
@@ -260,7 +260,7 @@ def test_an_upgrade_ends_when_its_update_lease_is_released_before_the_reply() ->
     upgrade = machine.start(update.upgrade(None))
     fixture.simulator.play(fixture.simulator.time + LATE / 3)
     release = machine.start(update.release())
-    scene.world.play(scene.world.time + 4.0)
+    fixture.simulator.play(fixture.simulator.time + 4.0)
     assert isinstance(upgrade.error, NotHeld)
     assert release.ended
     assert modes_in_store(fixture) == ["shared"]

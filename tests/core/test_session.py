@@ -6,13 +6,14 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Scene, mutex_of
-from verification.simulation.world import Interrupted
+from tests.core.test_service import Fixture, mutex_of
+from verification.simulation.simulator import Interrupted
 
 from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core.backend import Acquire, Release, Renew
 from leaselock._core.background import uninterrupted
 from leaselock._core.effects import FOREVER, Signal, Sleep, Wait
+from leaselock._core.pending_releases import REPORT_TIME
 from leaselock.errors import LeaseLost, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ def test_a_long_lease_is_valid_for_half_a_session_timeout_at_a_time() -> None:
 @pytest.mark.parametrize("fails", [False, True])
 def test_an_interrupted_request_about_a_hold_that_it_would_end_goes_on(fails: bool) -> None:
     """An error of it concerns only a caller that still waits for it."""
-    scene, machine, service = _scene()
+    fixture, machine, service = _fixture()
     backend = service.contexts[None].registry.backend
     backend.capabilities = backend.capabilities._replace(fragile_holds=True)
-    handle = scene.do(machine, mutex_of(service, lease=3.0, renew=False).acquire(None), 0.5)
+    handle = fixture.do(machine, mutex_of(service, lease=3.0, renew=False).acquire(None), 0.5)
     renew: Any = backend.renew
     begun, ended = Signal(), Signal()
 
@@ -66,14 +67,14 @@ def test_an_interrupted_request_about_a_hold_that_it_would_end_goes_on(fails: bo
 
     setattr(backend, "renew", slow)  # noqa: B010 - a method
     extending = machine.start(handle.extend(3.5))
-    scene.world.play(scene.world.time + 0.1)
+    fixture.simulator.play(fixture.simulator.time + 0.1)
     assert begun.is_set
-    scene.world.interrupt(extending)
-    scene.world.play(scene.world.time + 0.5)
+    fixture.simulator.interrupt(extending)
+    fixture.simulator.play(fixture.simulator.time + 0.5)
     assert isinstance(extending.error, Interrupted)
     assert ended.is_set
     with pytest.raises(OutcomeUnknown) if fails else nullcontext():
-        scene.do(machine, handle.extend(3.5), 0.5)
+        fixture.do(machine, handle.extend(3.5), 0.5)
     handle.ensure()
 
 
@@ -171,7 +172,7 @@ def test_the_release_of_a_session_hold_is_repeated_without_limit() -> None:
 @pytest.mark.parametrize(("takes", "waits"), [(0.2, 0.2), (10.0, REPORT_TIME)])
 def test_a_lost_hold_is_released_after_its_loss_was_reported(takes: float, waits: float) -> None:
     """The release lets the next owner in. A callback that takes long does not keep it out."""
-    scene, machine, service = _scene()
+    fixture, machine, service = _fixture()
     registry = service.contexts[None].registry
     backend: Any = registry.backend
     release, released = backend.release, []
@@ -193,4 +194,4 @@ def test_a_lost_hold_is_released_after_its_loss_was_reported(takes: float, waits
         await Sleep(lost + 1.0)
         assert released == [pytest.approx(lost + waits, abs=0.01)]
 
-    scene.do(machine, whole())
+    fixture.do(machine, whole())

@@ -84,9 +84,9 @@ def dynamodb(name: str, stack: ExitStack, folder: Path) -> Target:
         pause(rng)
         server.running().cont()
 
-    with leaselock.Client(server.url("storm")) as client:
+    with leaselock.Client(server.url("chaos")) as client:
         client.setup()
-    url = server.url("storm", endpoint=f"http://{HOST}:{proxy.port}")
+    url = server.url("chaos", endpoint=f"http://{HOST}:{proxy.port}")
     faults = {**network_faults([proxy]), "kill server": kill, "freeze server": freeze}
     return behind_proxies(Target(name, url, faults, idle=20.0), [proxy])
 

@@ -139,7 +139,7 @@ def kill_all(ensemble: Ensemble) -> None:
 def replace_etcd_leader(etcd: Etcd) -> None:
     """Kill the leader, wait for a new one, and start the old one again."""
     etcd.leader().running().kill()
-    etcd.settle()
+    etcd.wait_until_ready()
     etcd.start()
 
 

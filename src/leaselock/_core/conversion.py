@@ -142,7 +142,7 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
         if isinstance(error, StoreError):
             with_cause(registry, hold, env.now(), error)
         if hold.state is State.HELD and state.waits == 1 and hold.claim.mode == "update":
-            unsettle(registry, hold, "update")
+            convert_later(registry, hold, "update")
         raise
     finally:
         state.waits -= 1
@@ -162,9 +162,9 @@ async def _ask(
 ) -> float | None:
     """Ask the store to make a hold exclusive; return when to ask again, None for at once."""
     if not _is_upgrading(hold):
-        # What is unsettled is superseded: it must not be repeated under this number.
+        # A pending conversion is superseded: it must not be repeated under this number.
         hold.conversions += 1
-        hold.upgrade_number, hold.unsettled = hold.conversions, False
+        hold.upgrade_number, hold.conversion_pending = hold.conversions, False
     number = hold.conversions
     state.sent += 1
     sent = state.sent

@@ -209,8 +209,8 @@ class HoldRegistry:
             return await uninterrupted(send, "request")
         return await send()
 
-    def release_later(self, claim: Claim) -> None:
-        """Have the renewer release *claim*."""
+    def release_later(self, claim: Claim, *, lost: bool = False) -> None:
+        """Have the renewer release *claim*; that of a *lost* hold, after the loss was reported."""
         # A hold that ends with its session alone must be released, however long that takes.
         lease_ends = self.backend.capabilities.session_timeout == FOREVER
         self.pending_releases.add(claim, ends_by_itself=lease_ends, lost=lost)
