@@ -36,7 +36,7 @@ TASKS = """
 
     URL = os.environ["REDIS"]
     integration.SENDING = 3.0
-    app = Celery("tasks", broker=URL, backend=URL)
+    app = Celery("tasks", broker=os.environ.get("BROKER", URL), backend=URL)
     app.conf.update(
         task_reject_on_worker_lost=True, worker_prefetch_multiplier=1,
         broker_connection_retry_on_startup=True, worker_hijack_root_logger=False,
@@ -72,8 +72,10 @@ TASKS = """
         return body(self, account, until)
 
     @app.task(bind=True, max_retries=3, base=once)
-    def retried(self, account, times, countdown):
+    def retried(self, account, times, countdown, until=None):
         event("start", account, os.getpid(), self.request.retries)
+        if until:
+            wait_for(until)
         event("end", account, os.getpid())
         if self.request.retries < times:
             raise self.retry(countdown=countdown)
