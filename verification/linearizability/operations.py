@@ -28,7 +28,7 @@ SHARED = MODELS[-2:]
 # Those of permits with numbers: unique; with rising tokens, too; and the lowest that are free, and
 # nothing is refused while enough are free. The last one is for histories without waiters and late
 # grants: a number that is offered to a waiter, or was granted too late, is taken, and no history
-# shows it.
+# shows it. The simulation, which sees the store, judges those (`check_numbers`).
 NUMBERED = ("numbered", "numbered-fenced", "numbered-lowest")
 # The names that the checker has for the fields of an operation.
 FIELDS = (

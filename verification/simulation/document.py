@@ -22,7 +22,9 @@ from verification.simulation.modes import (
     WAITING,
     ManyHolds,
     ModesPlay,
+    Numbered,
     PersistentUser,
+    check_numbers,
 )
 from verification.simulation.scenario import HEAL, Scenario
 from verification.simulation.simulator import EPOCH, Faults, Machine, Simulator
@@ -374,6 +376,7 @@ class DocumentModesJudge(ManyHolds, DocumentJudge):
             used = sum(hold.get("permits", 1) for hold in document["holds"])
             if entered and used > document["limit"]:
                 raise Violation("exclusion", f"more than {document['limit']} permits are held")
+            check_numbers([Numbered.of(hold) for hold in document["holds"]], self.numbered)
 
 
 class DocumentModesScenario(ModesPlay, DocumentScenario):
@@ -393,6 +396,13 @@ class DocumentModesScenario(ModesPlay, DocumentScenario):
         judge = DocumentModesJudge(self.simulator, self.model, self.calm, max(self.leases))
         judge.begin()
         return judge
+
+
+class NumberedDocumentScenario(DocumentModesScenario):
+    """Permits that have numbers."""
+
+    numbered = True
+    kinds = ([SEMAPHORE],)
 
 
 class DocumentPeriodJudge(DocumentJudge):

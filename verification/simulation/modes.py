@@ -7,7 +7,8 @@ clients count on.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from verification.models.sqlite_model import Model
 from verification.simulation.judge import CALM_STALL, Judge, Violation
@@ -20,11 +21,12 @@ from leaselock._backends.memory.store import CAPABILITIES, MemoryRow
 from leaselock._core import rules
 from leaselock._core.backend import Acquire, Convert, Release, Resize
 from leaselock._core.hold import State
+from leaselock._core.marks import slots_of
 from leaselock._core.queue import NodeBackend
 from leaselock.errors import LeaseLost, LimitMismatch, StoreError, WouldDeadlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
     from verification.simulation.simulator import Machine
 
@@ -51,6 +53,40 @@ GRANTING = (Acquire, Convert, Release, Resize)
 def conflict(one: HoldRecord | Claim, other: HoldRecord | Claim) -> bool:
     """Whether two claims conflict by their modes; all claims of a semaphore do, in a queue."""
     return (one.mode, other.mode) not in TOGETHER
+
+
+class Numbered(NamedTuple):
+    """A hold as a table or a document has it."""
+
+    id: str
+    token: int
+    permits: int
+    slots: tuple[int, ...]
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Numbered:
+        """Read a record."""
+        return cls(row["id"], row["token"], row.get("permits", 1), slots_of(row["metadata"]) or ())
+
+
+def check_numbers(holds: Collection[HoldRecord | Numbered], known: set[tuple[str, int]]) -> None:
+    """Each permit has the lowest number that was free when it was granted; *known* are the holds
+    of the last check. The tokens say in which order one step has granted several.
+    """
+    taken: set[int] = set()
+    before = {(hold.id, hold.token) for hold in holds}
+    # Those that are known were there before any new one.
+    for hold in sorted(holds, key=lambda each: ((each.id, each.token) not in known, each.token)):
+        if (hold.id, hold.token) not in known and hold.slots:
+            free = (number for number in count() if number not in taken)
+            lowest = tuple(islice(free, hold.permits))
+            if hold.slots != lowest:
+                raise Violation(
+                    "answer", f"{hold.id} has the numbers {hold.slots}, and {lowest} were free"
+                )
+        taken.update(hold.slots)
+    known.clear()
+    known.update(before)
 
 
 class ModesModel(Model):
@@ -85,6 +121,8 @@ class ManyHolds(Judge):
         self.writes: dict[str, int] = defaultdict(int)
         self.seen_modes: dict[str, tuple[Mode, int]] = {}
         self.writers: dict[str, tuple[str, int]] = {}
+        # The holds of the semaphore at the last check.
+        self.numbered: set[tuple[str, int]] = set()
         # The greatest token that was granted while a hold of a name and mode was valid.
         self.granted_beside: dict[tuple[str, Mode], int] = {}
 
@@ -193,6 +231,7 @@ class ModesJudge(ManyHolds):
         self.known |= {hold.id for hold in holds}
         if name == SEMAPHORE:
             self._check_permits(entry, holds, entered)
+            check_numbers(holds, self.numbered)
         for hold in entered:
             lasts = hold.expires - self.simulator.time
             if hold.id != self.model.asker and lasts > rules.CONFIRM_WITHIN + TICK:
@@ -487,6 +526,8 @@ class SqlModesJudge(ManyHolds, SqlJudge):
             if row["id"] is not None and (row["lifetime"] == "client" or row["expires"] > now):
                 modes.append("exclusive")
             self._check_beside(name, modes, sum(each["permits"] for each in valid))
+            if name == SEMAPHORE:
+                check_numbers([Numbered.of(each) for each in shared], self.numbered)
             for each in valid:
                 if each["lifetime"] != "cooling":
                     self._check_owner(each["id"], each["client"])

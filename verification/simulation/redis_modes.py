@@ -17,6 +17,7 @@ from verification.simulation.modes import (
     ManyHolds,
     ModesPlay,
     PersistentUser,
+    check_numbers,
     conflict,
 )
 from verification.simulation.redis import RedisScenario
@@ -143,6 +144,8 @@ class RedisModesJudge(ManyHolds):
                 raise Violation("exclusion", f"{name!r} is held by {one.id} and {other.id}: {pair}")
         if name == SEMAPHORE and sum(hold.permits for hold in holds) > LIMIT:
             raise Violation("exclusion", f"more than {LIMIT} permits are held")
+        if name == SEMAPHORE:
+            check_numbers(holds, self.numbered)
         for held in holds:
             self._check_owner(name, held)
             self._check_mode(held)

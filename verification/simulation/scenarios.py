@@ -99,6 +99,7 @@ KINDS: dict[str, type[Scenario]] = {
     "sql sessions modes": SessionsModesScenario,
     "document": document.DocumentScenario,
     "document modes": document.DocumentModesScenario,
+    "numbered document": document.NumberedDocumentScenario,
     "document modes persistent": document.PersistentDocumentScenario,
     "document periods": document.DocumentPeriodScenario,
     "document stopped waiters": document.StoppedWaitersScenario,

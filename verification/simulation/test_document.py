@@ -17,6 +17,7 @@ pytestmark = pytest.mark.first_tier
         ("document", 6),
         ("document modes", 5),
         ("document modes persistent", 3),
+        ("numbered document", 3),
         ("document periods", 8),
     ],
 )

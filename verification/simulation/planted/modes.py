@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from verification.simulation.modes import LIMIT
 from verification.simulation.plant import planted
 
 from leaselock._backends.memory.store import MemoryRow
@@ -105,6 +106,22 @@ def number_after_the_others(patch: pytest.MonkeyPatch) -> None:
         return tuple(range(len(taken), len(taken) + permits))
 
     patch.setattr(rules, "lowest_free", next_numbers)
+
+
+@planted("numbered")
+def waiter_gets_highest_number(patch: pytest.MonkeyPatch) -> None:
+    """A waiter that is granted permits gets the highest free numbers."""
+    real = rules.promote
+
+    def highest_free(taken: Sequence[int], permits: int) -> tuple[int, ...]:
+        return tuple(sorted({*range(LIMIT)} - {*taken})[-permits:])
+
+    def promote(row: rules.LockRow) -> None:
+        with patch.context() as inner:
+            inner.setattr(rules, "lowest_free", highest_free)
+            real(row)
+
+    patch.setattr(rules, "promote", promote)
 
 
 @planted("numbered")

@@ -55,6 +55,12 @@ def number_given_twice(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, EVERY, "marks_in(hold.about) or ''", "''")
 
 
+@planted("numbered redis")
+def number_not_the_lowest(patch: pytest.MonkeyPatch) -> None:
+    """A permit gets a free number that is not the lowest."""
+    rewrite(patch, EVERY, "number = number + 1\n", "number = (number + 2) % 3\n")
+
+
 @planted("redis modes")
 def no_tombstone(patch: pytest.MonkeyPatch) -> None:
     """A late request of a released claim is granted."""
