@@ -317,6 +317,8 @@ def beside(claim: dict[str, Any], hold: dict[str, Any]) -> bool:
 class DocumentScenario(Scenario):
     """Exclusive locks."""
 
+    backend: type[DocumentBackend] = DocumentBackend
+
     def make_model(self) -> Any:
         """Make the store."""
         chance = self.simulator.chance
@@ -331,7 +333,7 @@ class DocumentScenario(Scenario):
     def make_backend(self, machine: Machine) -> DocumentBackend:
         """Make the backend of a machine, whose clock has a rate of its own."""
         machine.rate = 1.0 + self.simulator.chance.uniform(-RATE, RATE)
-        return DocumentBackend(
+        return self.backend(
             "store",
             "listener" if self.watch else None,
             TRAITS,

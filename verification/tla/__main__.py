@@ -11,8 +11,7 @@ import sys
 import time
 
 from verification.tla import tlc
-from verification.tla.checks import CHECKS
-from verification.tla.projection import events_of
+from verification.tla.checks import CHECKS, TRACES, Trace
 
 BATCH = 60
 
@@ -20,7 +19,9 @@ BATCH = 60
 def main() -> int:
     """Check, and report each check in a line of a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="only checks whose name begins so; `traces`")
+    parser.add_argument(
+        "names", nargs="*", help="only checks whose name begins so; `traces`, `traces, document`"
+    )
     parser.add_argument("--long", action="store_true", help="the large ones, too")
     parser.add_argument("--seconds", type=float, default=600.0, help="for each at most")
     parser.add_argument("--traces", type=int, default=60, help="how many runs of the simulator")
@@ -44,8 +45,10 @@ def main() -> int:
             spent = time.monotonic() - began
             row = f"| {check.name} | {result.states:,} | {result.depth} | {spent:.0f} | {text} |"
             print(row, flush=True)
-    if "traces".startswith(wanted):
-        failed += traces(options.first, options.traces, options.seconds)
+    for name, what in TRACES.items():
+        if f"traces, {name}".startswith(wanted):
+            print(f"runs of the code, {name}:", flush=True)
+            failed += traces(what, options.first, options.traces, options.seconds)
     return 1 if failed else 0
 
 
@@ -63,12 +66,12 @@ def outcome(result: tlc.Result) -> str:
     return "complete, no error" if result.finished else "not complete, no error"
 
 
-def traces(first: int, count: int, seconds: float) -> int:
+def traces(what: Trace, first: int, count: int, seconds: float) -> int:
     """Check runs of the simulator; return how many are refused."""
     began, all_refused = time.monotonic(), 0
     for start in range(first, first + count, BATCH):
         seeds = range(start, min(start + BATCH, first + count))
-        refused, result = tlc.refused([events_of(seed) for seed in seeds], seconds)
+        refused, result = tlc.refused(what, [what.events(seed) for seed in seeds], seconds)
         all_refused += len(refused) + bool(result.violated)
         for index in refused:
             print(f"seed {seeds[index]} is no behaviour of the model")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from verification.tla.projection import TICKS
+from verification.simulation.document import APART, RATE
+from verification.tla import document_runs
+from verification.tla.projection import TICKS, events_of, ticks
 
 from leaselock._core.rules import CONFIRM_WITHIN, FORGET_AFTER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NEVER = 1_000_000
 
@@ -78,6 +83,7 @@ DOCUMENT = {
     "Clients": "{a, b}",
     "Lease": "2",
     "Offer": "1",
+    "RollCall": "1",
     "Clock": "FALSE",
     "Uncertain": "0",
     "LateReplies": "FALSE",
@@ -165,14 +171,56 @@ CHECKS = (
     flawed("document", DOCUMENT_CLOCK, "exact_time", DOCUMENT_HOLDS, "Exclusion"),
 )
 
-TRACE = LEASE | {
-    "Clients": '{"m0", "m1", "m2", "m3"}',
-    "Leases": "{1}",
-    "Offer": str(int(CONFIRM_WITHIN * TICKS)),
-    "MaxLate": str(NEVER),
-    "Renewals": str(NEVER),
-    "Forget": str(int(FORGET_AFTER * TICKS)),
-    "Distinct": "TRUE",
-    "Flaw": "none",
-}
-TRACE_HOLDS = ("Exclusion", "StoreExclusion", "Agreed", "Ghosts", "NoTwice")
+
+class Trace(NamedTuple):
+    """How runs of the code are compared with a model."""
+
+    model: str
+    events: Callable[[int], list[dict[str, object]]]
+    """The events of the run with a seed."""
+    constants: dict[str, str]
+    invariants: tuple[str, ...]
+    instead: tuple[tuple[str, str], ...] = ()
+    """What stands for definitions of the model."""
+
+
+NAMES = '{"m0", "m1", "m2", "m3"}'
+LEASE_TRACE = Trace(
+    "trace_lease",
+    events_of,
+    LEASE
+    | {
+        "Clients": NAMES,
+        "Leases": "{1}",
+        "Offer": str(int(CONFIRM_WITHIN * TICKS)),
+        "MaxLate": str(NEVER),
+        "Renewals": str(NEVER),
+        "Forget": str(int(FORGET_AFTER * TICKS)),
+        "Distinct": "TRUE",
+        "Flaw": "none",
+    },
+    ("Exclusion", "StoreExclusion", "Agreed", "Ghosts", "NoTwice"),
+)
+# The clocks of two clients run apart by less than a thousandth, those of the store's servers are
+# apart by less than APART.
+DOCUMENT_TRACE = Trace(
+    "trace_document",
+    document_runs.document_events,
+    DOCUMENT
+    | {
+        "Clients": NAMES,
+        "Lease": str(ticks(document_runs.LEASE)),
+        "Offer": str(ticks(min(document_runs.LEASE, CONFIRM_WITHIN))),
+        # The code asks by its own clock, and at other times, too: the choice `alive` covers both.
+        "RollCall": str(document_runs.EVER),
+        "LateReplies": "TRUE",
+        "MaxLate": str(NEVER),
+        "Early": str(ticks(document_runs.LEASE * RATE) + 2),
+        "Apart": str(ticks(APART)),
+        "Ever": str(document_runs.EVER),
+        "Flaw": "none",
+    },
+    DOCUMENT_HOLDS,
+    (("Said", "TraceSaid"), ("Stamps", "TraceStamps"), ("Choices", "TraceChoices")),
+)
+TRACES = {"lease": LEASE_TRACE, "document": DOCUMENT_TRACE}

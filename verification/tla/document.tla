@@ -12,9 +12,14 @@
 (*                                                                               *)
 (* View compares states by ages and ranks instead of times and numbers of        *)
 (* writes, so that runs of any length are explored.                              *)
+(*                                                                               *)
+(* Choices are what a request of the code may do and the model's does not have   *)
+(* to: take a hold for over later than it is (a clock that drifts, a margin),    *)
+(* show that a waiter is alive, write although nothing has changed, drop waiters *)
+(* that were silent for long. Runs of the code need them (trace_document.tla).   *)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
-CONSTANTS Clients, Lease, Offer, Clock, Uncertain, LateReplies, MaxLate, Flaw
+CONSTANTS Clients, Lease, Offer, RollCall, Clock, Uncertain, LateReplies, MaxLate, Flaw
 
 VARIABLES now,    \* the time
           store,  \* the document in the store
@@ -25,11 +30,12 @@ vars == <<now, store, puts, cl>>
 NoHold == [id |-> <<"nobody", 0>>, beat |-> 0, lasts |-> 0, offered |-> FALSE, stamp |-> 0]
 Empty  == [n |-> 0, hold |-> NoHold, queue |-> <<>>, doubt |-> 0]
 
-(* k: number of the claim, negative when it is finished. hold: the hold in the document that the   *)
-(* client knows, seen first at first; current: nobody has written since; fresh: seen since the     *)
-(* last answer. valid: until when the client believes that it holds.                             *)
-Idle == [k |-> 0, wait |-> FALSE, writes |-> FALSE, hold |-> NoHold, first |-> 0, current |-> FALSE, fresh |-> FALSE,
-         valid |-> 0]
+(* k: number of the claim, negative when it is finished. refused: a try that was not granted. n, hold: the    *)
+(* document that the client knows; the hold was seen first at first; current: nobody has written since; fresh: *)
+(* seen since the last answer. valid: until when the client believes that it holds, 0 if it does not.        *)
+Idle == [k |-> 0, wait |-> FALSE, refused |-> FALSE, writes |-> FALSE, n |-> 0, hold |-> NoHold, first |-> 0, current |-> FALSE,
+         fresh |-> FALSE, valid |-> 0]
+Choices == {[late |-> 0, alive |-> FALSE, fence |-> FALSE, gone |-> {}]}
 
 Init == now = 1 /\ store = Empty /\ puts = {} /\ cl = [c \in Clients |-> Idle]
 
@@ -37,13 +43,13 @@ Max(a, b) == IF a > b THEN a ELSE b
 Min(a, b) == IF a < b THEN a ELSE b
 
 ----------------------------------------------------------------------------
-(* The rules: r is a client's record, c its name, d the document that it decides on.          *)
+(* The rules: r is a client's record, c its name, d the document that it decides on, w its choice. *)
 
 Me(c, r) == <<c, r.k>>
-Over(r, d) == d.hold # NoHold /\ now >= r.first + d.hold.lasts
+Over(r, d, w) == d.hold # NoHold /\ now >= r.first + d.hold.lasts + w.late
 
-Expire(r, d) ==
-  IF ~Over(r, d) THEN d
+Expire(r, d, w) ==
+  IF ~Over(r, d, w) THEN d
   ELSE [d EXCEPT !.hold = NoHold,
                  !.doubt = IF d.hold.offered /\ Flaw # "offer_not_doubted" THEN Max(d.doubt, d.hold.beat) ELSE d.doubt]
 
@@ -73,37 +79,37 @@ Confirm(d, n, stamp) ==
                       !.beat = IF Flaw = "kept_beat" THEN d.hold.beat ELSE n]]
 
 (* A waiter behind an offer that is not confirmed for a tick shows that it is alive. *)
-Called(c, r, d) == /\ d.hold.offered /\ now >= r.first + 1
+Called(c, r, d) == /\ d.hold.offered /\ d.hold = r.hold /\ now >= r.first + RollCall
                    /\ \E i \in DOMAIN d.queue : d.queue[i].id = Me(c, r) /\ d.queue[i].beat < d.hold.beat
 
-Join(c, r, d, n) ==
+Join(c, r, d, n, w) ==
   IF ~Queued(d, Me(c, r)) THEN [d EXCEPT !.queue = Append(d.queue, [id |-> Me(c, r), beat |-> n])]
-  ELSE IF Called(c, r, d)
+  ELSE IF Called(c, r, d) \/ w.alive
   THEN [d EXCEPT !.queue = [i \in DOMAIN d.queue |->
            IF d.queue[i].id = Me(c, r) THEN [d.queue[i] EXCEPT !.beat = n] ELSE d.queue[i]]]
   ELSE d
 
-Acquire(c, r, d, n, stamp) ==
-  LET e == Promote(Touch(c, Expire(r, d), n), n, stamp)
+Acquire(c, r, d, n, stamp, w) ==
+  LET e == IF d.hold = NoHold /\ d.queue = <<>> THEN d ELSE Promote(Touch(c, Expire(r, d, w), n), n, stamp)
   IN CASE e.hold.id = Me(c, r) -> [doc |-> Confirm(e, n, stamp), answer |-> "held"]
        [] e.hold = NoHold -> [doc |-> Give(e, Me(c, r), n, Lease, FALSE, stamp), answer |-> "held"]
-       [] OTHER -> [doc |-> IF r.wait THEN Join(c, r, e, n) ELSE e, answer |-> "busy"]
+       [] OTHER -> [doc |-> IF r.wait THEN Join(c, r, e, n, w) ELSE e, answer |-> "busy"]
 
-Renew(c, r, d, n, stamp) ==
-  IF d.hold.id = Me(c, r) /\ ~Over(r, d) THEN [doc |-> Confirm(d, n, stamp), answer |-> "held"]
+Renew(c, r, d, n, stamp, w) ==
+  IF d.hold.id = Me(c, r) /\ ~Over(r, d, w) THEN [doc |-> Confirm(d, n, stamp), answer |-> "held"]
                                          ELSE [doc |-> d, answer |-> "lost"]
 
-Release(c, r, d, n, stamp) ==
+Release(c, r, d, n, stamp, w) ==
   [doc |-> Promote(IF d.hold.id = Me(c, r) THEN [d EXCEPT !.hold = NoHold]
-                   ELSE Expire(r, [d EXCEPT !.queue = Without(d.queue, Me(c, r))]), n, stamp),
+                   ELSE Expire(r, [d EXCEPT !.queue = Without(d.queue, Me(c, r))], w), n, stamp),
    answer |-> "released"]
 
 ----------------------------------------------------------------------------
 (* What a client knows, and what it makes of an answer.                                       *)
 
-(* The hold was there at time at; the store dates it, if it has a clock. *)
-Learn(r, hold, at, said) ==
-  [r EXCEPT !.hold = hold, !.current = TRUE,
+(* The hold was there at time at, in write n; the store dates it, if it has a clock. *)
+Learn(r, n, hold, at, said) ==
+  [r EXCEPT !.n = n, !.hold = hold, !.current = TRUE,
             !.first = IF hold = NoHold THEN 0
                       ELSE IF r.hold.id = hold.id /\ r.hold.beat = hold.beat THEN r.first
                       ELSE IF said < 0 THEN at ELSE at - Max(0, said - hold.stamp)]
@@ -118,7 +124,7 @@ Valid(r, until) ==
 (* start: when the request was sent. *)
 Answered(r, answer, start) ==
   CASE answer = "held" -> Valid(r, (IF Flaw = "from_reply" THEN now ELSE start) + Lease)
-    [] answer = "busy" -> [r EXCEPT !.fresh = FALSE, !.writes = FALSE]
+    [] answer = "busy" -> [r EXCEPT !.fresh = FALSE, !.writes = FALSE, !.refused = ~r.wait]
     [] answer = "lost" -> [r EXCEPT !.fresh = FALSE, !.writes = FALSE, !.valid = 0]
     [] answer = "released" -> [r EXCEPT !.fresh = FALSE, !.writes = FALSE, !.wait = FALSE, !.valid = 0, !.k = -r.k]
 
@@ -128,36 +134,46 @@ Answered(r, answer, start) ==
 Request(c, op, begun) ==
   \E read \in BOOLEAN :
   /\ read \/ begun.current
-  /\ \E said \in IF read THEN Said ELSE {-1}, stamp \in Stamps :
-     LET r == IF read THEN [Learn(begun, store.hold, now, said) EXCEPT !.fresh = TRUE] ELSE begun
-         done == CASE op = "acquire" -> Acquire(c, r, store, store.n + 1, stamp)
-                   [] op = "renew"   -> Renew(c, r, store, store.n + 1, stamp)
-                   [] op = "release" -> Release(c, r, store, store.n + 1, stamp)
+  /\ \E said \in IF read THEN Said ELSE {-1}, stamp \in Stamps, w \in Choices :
+     LET r == IF read THEN [Learn(begun, store.n, store.hold, now, said) EXCEPT !.fresh = TRUE] ELSE begun
+         d == [store EXCEPT !.queue = SelectSeq(@, LAMBDA e : e.id \notin w.gone)]
+         done == CASE op = "acquire" -> Acquire(c, r, d, store.n + 1, stamp, w)
+                   [] op = "renew"   -> Renew(c, r, d, store.n + 1, stamp, w)
+                   [] op = "release" -> Release(c, r, d, store.n + 1, stamp, w)
          unsure == \E p \in puts : p.c = c  \* a write may be in flight: the release makes it fail
-     IN IF done.doc = store /\ (op # "release" \/ ~unsure \/ Flaw = "release_not_written")
+     IN IF done.doc = store /\ ~w.fence /\ (op # "release" \/ ~unsure \/ Flaw = "release_not_written")
         THEN r.fresh /\ UNCHANGED puts /\ cl' = [cl EXCEPT ![c] = Answered(r, done.answer, now)]
         ELSE /\ puts' = puts \cup {[c |-> c, live |-> TRUE, good |-> TRUE, done |-> FALSE, doc |-> [done.doc EXCEPT !.n = store.n + 1],
                                     answer |-> done.answer, start |-> now, stamp |-> stamp]}
              /\ cl' = [cl EXCEPT ![c] = [r EXCEPT !.writes = TRUE]]
   /\ UNCHANGED <<now, store>>
 
+Begin(c, wait) ==
+  /\ ~cl[c].writes /\ cl[c].k <= 0
+  /\ cl' = [cl EXCEPT ![c].k = 1 - cl[c].k, ![c].wait = wait, ![c].refused = FALSE]
+  /\ UNCHANGED <<now, store, puts>>
+
 StartAcquire(c) ==
-  /\ ~cl[c].writes /\ cl[c].valid <= now
-  /\ \E wait \in BOOLEAN :
-       LET k == IF cl[c].k > 0 THEN cl[c].k ELSE -cl[c].k + 1
-           begun == [cl[c] EXCEPT !.k = k, !.wait = wait, !.valid = 0]
-       IN /\ cl[c].k > 0 => wait = cl[c].wait
-          /\ Request(c, "acquire", begun)
+  /\ ~cl[c].writes /\ cl[c].k > 0 /\ cl[c].valid <= now
+  /\ Request(c, "acquire", [cl[c] EXCEPT !.valid = 0, !.refused = FALSE])
 
-StartRenew(c) == ~cl[c].writes /\ cl[c].valid > now /\ Request(c, "renew", cl[c])
+(* One that comes too late for its holder is a renewal all the same, if the document still has the hold. *)
+StartRenew(c) == ~cl[c].writes /\ cl[c].valid > 0 /\ Request(c, "renew", cl[c])
 
-StartRelease(c) == ~cl[c].writes /\ cl[c].k > 0 /\ Request(c, "release", [cl[c] EXCEPT !.valid = 0])
+StartRelease(c) == ~cl[c].writes /\ cl[c].k > 0 /\ Request(c, "release", [cl[c] EXCEPT !.valid = 0, !.refused = FALSE])
+
+(* A try that was refused ends without a release, if none of its writes is in flight. *)
+Finish(c) ==
+  /\ cl[c].refused /\ ~cl[c].writes /\ \A p \in puts : p.c # c
+  /\ cl' = [cl EXCEPT ![c].k = -cl[c].k, ![c].refused = FALSE, ![c].wait = FALSE]
+  /\ UNCHANGED <<now, store, puts>>
 
 (* A watch, or a poll, shows the present document. *)
-Look(c) ==
-  /\ cl[c].k > 0 /\ ~cl[c].writes /\ ~cl[c].current
-  /\ \E said \in Said : cl' = [cl EXCEPT ![c] = [Learn(@, store.hold, now, said) EXCEPT !.fresh = TRUE]]
+See(c) ==
+  /\ \E said \in Said : cl' = [cl EXCEPT ![c] = [Learn(@, store.n, store.hold, now, said) EXCEPT !.fresh = TRUE]]
   /\ UNCHANGED <<now, store, puts>>
+(* What is seen between two claims can be seen by a try that is refused; what is seen beside a write, by its refusal. *)
+Look(c) == cl[c].k > 0 /\ ~cl[c].writes /\ ~cl[c].current /\ See(c)
 
 Written(p) == \* the writes that are still under way after p has succeeded: all others will be refused
   {IF q.done THEN q ELSE [q EXCEPT !.good = FALSE, !.doc = IF Flaw = "no_compare" THEN q.doc ELSE Empty, !.start = 0, !.stamp = 0] :
@@ -165,29 +181,34 @@ Written(p) == \* the writes that are still under way after p has succeeded: all 
 
 (* A write arrives, and may succeed; its sender, if it still waits, hears of it at once, later or never. *)
 Success(p, known, here) ==
-  Answered([Learn(known, p.doc.hold, p.start, -1) EXCEPT !.current = here], p.answer, p.start)
+  LET r == IF known.n > p.doc.n THEN known ELSE [Learn(known, p.doc.n, p.doc.hold, p.start, -1) EXCEPT !.current = here]
+  IN Answered(r, p.answer, p.start)
 Unanswered(r) == [r EXCEPT !.writes = FALSE, !.fresh = FALSE]
+Others == [c \in Clients |-> [cl[c] EXCEPT !.current = FALSE]]
 
+Lands(p) == (p.good \/ Flaw = "no_compare") /\ ~p.done /\ store' = p.doc /\ UNCHANGED now
+(* The reply is under way. *)
+Store(p) == Lands(p) /\ p.live /\ puts' = Written(p) \cup {[p EXCEPT !.good = FALSE, !.done = TRUE]} /\ cl' = Others
 Arrive(p) ==
-  /\ p.good \/ Flaw = "no_compare"
-  /\ store' = p.doc
-  /\ LET others == [c \in Clients |-> [cl[c] EXCEPT !.current = FALSE]]
-     IN \/ p.live /\ puts' = Written(p) /\ cl' = [others EXCEPT ![p.c] = Success(p, @, TRUE)]
-        \/ p.live /\ LateReplies /\ puts' = Written(p) \cup {[p EXCEPT !.good = FALSE, !.done = TRUE]} /\ cl' = others
-        \/ puts' = Written(p) /\ cl' = IF p.live THEN [others EXCEPT ![p.c] = Unanswered(@)] ELSE others
-  /\ UNCHANGED now
+  \/ Lands(p) /\ p.live /\ puts' = Written(p) /\ cl' = [Others EXCEPT ![p.c] = Success(p, @, TRUE)]
+  \/ LateReplies /\ Store(p)
+  \/ Lands(p) /\ puts' = Written(p) /\ cl' = IF p.live THEN [Others EXCEPT ![p.c] = Unanswered(@)] ELSE Others
 
-Reply(p) ==
+Heard(p) ==
   /\ p.done /\ puts' = puts \ {p}
-  /\ \/ cl' = [cl EXCEPT ![p.c] = Success(p, @, store.n = p.doc.n)]
-     \/ cl' = [cl EXCEPT ![p.c] = Unanswered(@)]
+  /\ cl' = [cl EXCEPT ![p.c] = Success(p, @, store.n = p.doc.n)]
   /\ UNCHANGED <<now, store>>
 
 (* A write is refused: the store, or the next read, shows what there is. *)
-Refuse(p) ==
+Refused(p) ==
   /\ p.live /\ ~p.good /\ ~p.done /\ puts' = puts \ {p}
-  /\ \/ \E said \in Said : cl' = [cl EXCEPT ![p.c] = [Learn(@, store.hold, now, said) EXCEPT !.fresh = TRUE, !.writes = FALSE]]
-     \/ cl' = [cl EXCEPT ![p.c] = Unanswered(@)]
+  /\ \E said \in Said : cl' = [cl EXCEPT ![p.c] = [Learn(@, store.n, store.hold, now, said) EXCEPT !.fresh = TRUE, !.writes = FALSE]]
+  /\ UNCHANGED <<now, store>>
+
+(* The reply, or the refusal, never comes. *)
+Unheard(p) ==
+  /\ p.live /\ (p.done \/ ~p.good) /\ puts' = puts \ {p}
+  /\ cl' = [cl EXCEPT ![p.c] = Unanswered(@)]
   /\ UNCHANGED <<now, store>>
 
 (* The outcome stays unknown, and the write may arrive later. *)
@@ -200,8 +221,10 @@ GiveUp(p) ==
 Tick == now' = now + 1 /\ UNCHANGED <<store, puts, cl>>
 
 Next == \/ Tick
-        \/ \E c \in Clients : StartAcquire(c) \/ StartRenew(c) \/ StartRelease(c) \/ Look(c)
-        \/ \E p \in puts : Arrive(p) \/ Reply(p) \/ Refuse(p) \/ GiveUp(p)
+        \/ \E c \in Clients :
+             \/ \E wait \in BOOLEAN : Begin(c, wait)
+             \/ StartAcquire(c) \/ StartRenew(c) \/ StartRelease(c) \/ Finish(c) \/ Look(c)
+        \/ \E p \in puts : Arrive(p) \/ Heard(p) \/ Refused(p) \/ Unheard(p) \/ GiveUp(p)
 
 Spec == Init /\ [][Next]_vars
 Bounded == Cardinality({p \in puts : ~p.live}) <= MaxLate
@@ -219,9 +242,9 @@ HoldView(h) == IF h = NoHold THEN <<>> ELSE <<Id(h.id), Rank(h.beat), h.lasts, h
 DocView(d) == <<HoldView(d.hold), [i \in DOMAIN d.queue |-> <<Id(d.queue[i].id), Rank(d.queue[i].beat)>>], Rank(d.doubt)>>
 View == <<DocView(store),
           {<<p.c, p.live, p.good, p.done, p.doc.n = store.n, DocView(p.doc), p.answer, IF p.start = 0 THEN -1 ELSE Min(now - p.start, Lease), IF Clock /\ p.stamp # 0 THEN Age(p.stamp) ELSE 0>> : p \in puts},
-          [c \in Clients |-> <<cl[c].k > 0, cl[c].wait, cl[c].writes, HoldView(cl[c].hold),
+          [c \in Clients |-> <<cl[c].k > 0, cl[c].wait, cl[c].refused, cl[c].writes, HoldView(cl[c].hold),
                                IF cl[c].hold = NoHold THEN 0 ELSE Min(now - cl[c].first, Lease), cl[c].current, cl[c].fresh,
-                               Max(cl[c].valid - now, 0)>>]>>
+                               cl[c].valid > 0, Max(cl[c].valid - now, 0)>>]>>
 
 Holds(c) == cl[c].valid > now
 (* A claim that has been released, for certain, neither holds nor waits. *)

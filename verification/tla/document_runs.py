@@ -1,0 +1,417 @@
+"""Runs of the simulator, projected to the variables of `document.tla`.
+
+The run is that of the scenario `document`: the production text of the client, on the simulated store.
+What the client sends, what the store does with it, and what the client hears of it are recorded as
+events. The projection decides nothing: whether the events are a behaviour of the model is for TLC
+to say (`trace_document.tla`).
+
+In the model a request reads and decides in one step. So what was read counts from when the store
+carried out the read, if the client has used it; a write counts from when the client has decided,
+and is left out if its version was not the present one: the store refuses it. Of the answers
+without a write, those count that end a claim or begin it.
+
+One lock, one length of leases and one user per machine; no crash, no break, and no claim beside the
+release of another one in the background: these the model does not have.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from verification.simulation.document import Documents, DocumentScenario, Listening
+from verification.simulation.scenario import CRASH
+from verification.simulation.simulator import EPOCH
+from verification.simulation.user import User
+from verification.tla.projection import NAME, ticks
+
+from leaselock._backends.document.adapter import Conflict, Get
+from leaselock._backends.document.backend import DocumentBackend
+from leaselock._backends.document.content import encoded
+from leaselock._core.backend import Acquire, Busy, Release, Renew
+from leaselock._core.effects import Sleep
+from leaselock._core.hold import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from verification.simulation.scenario import Outcome
+    from verification.simulation.simulator import Machine
+
+    from leaselock._backends.document.adapter import Changed, Found
+    from leaselock._backends.document.content import Content
+    from leaselock._core.client_core import ClientCore
+
+LEASE = 2.0
+# Later than any run: the stamp of a hold that has none, too.
+EVER = 1 << 30
+SETTLED = 0.05
+
+
+class Slot:
+    """An event at its place; it has happened only if it is filled."""
+
+    def __init__(self, at: int, believed: frozenset[tuple[str, int, int]]) -> None:
+        self.event: dict[str, object] = {"at": at, "believed": believed}
+
+    def fill(self, kind: str, **fields: object) -> None:
+        """It has happened."""
+        self.event |= {"kind": kind, **fields}
+
+
+class Operation:
+    """One request of a client."""
+
+    def __init__(self, op: str, claim: tuple[str, int]) -> None:
+        self.op = op
+        self.claim = claim
+        # Where an answer without a write would be: after what was read last.
+        self.answer: Slot | None = None
+
+
+class Write:
+    """One write of a client."""
+
+    def __init__(self, machine: str, current: bool) -> None:
+        self.machine = machine
+        # Whether the model has it: it was decided on the present document, and nothing else has
+        # begun since.
+        self.counts = current
+        # After it was carried out.
+        self.after: Slot | None = None
+
+
+class Recorder:
+    """The events of one run."""
+
+    def __init__(self, scenario: TracedDocumentScenario) -> None:
+        self.scenario = scenario
+        self.slots: list[Slot] = []
+        # By the id of a claim: the machine, and its number among the machine's claims.
+        self.numbers: dict[str, tuple[str, int]] = {}
+        self.claims: dict[str, int] = {}
+        # The latest claims of machines that were refused, and all that are over.
+        self.refused: dict[str, bool] = {}
+        self.over: set[str] = set()
+        self.operations: dict[tuple[str, str], Operation] = {}
+        # What was read, and the slots for it; it is kept, so that no identity is used again.
+        self.read: dict[int, tuple[Found, Slot, Slot]] = {}
+        self.writes: dict[str, Write] = {}
+        self.in_flight: dict[str, Write] = {}
+        # The number before the first write of the document.
+        self.base: int | None = None
+        self.done = False
+
+    # --- events
+
+    def slot(self) -> Slot:
+        """The place for an event now."""
+        now = self.scenario.simulator.time
+        slot = Slot(ticks(now), frozenset(self._believed(now)))
+        if not self.done:
+            self.slots.append(slot)
+        return slot
+
+    def add(self, kind: str, **fields: object) -> None:
+        """Record an event, and what every client believes now."""
+        self.slot().fill(kind, **fields)
+
+    def events(self) -> list[dict[str, object]]:
+        """What has happened."""
+        return [slot.event for slot in self.slots if "kind" in slot.event]
+
+    def _believed(self, now: float) -> Iterator[tuple[str, int, int]]:
+        for name, registry in self.scenario.judge.registry.items():
+            rate = self.scenario.judge.machines[name].rate
+            for reference in list(registry.holds.values()):
+                hold = reference()
+                if hold is not None and hold.state is State.HELD and hold.valid_until / rate > now:
+                    yield (*self.numbers[hold.claim.id], ticks(hold.valid_until / rate))
+
+    def _projected(self, document: dict[str, Any], base: int) -> dict[str, object]:
+        hold: dict[str, object] = {
+            "id": ("nobody", 0),
+            "beat": 0,
+            "lasts": 0,
+            "offered": False,
+            "stamp": 0,
+        }
+        for held in document["holds"]:
+            hold = {
+                # More than one is none that the model has.
+                "id": self.numbers[held["id"]] if len(document["holds"]) == 1 else ("many", 0),
+                "beat": held["beat"] - base,
+                "lasts": ticks(round(held["lasts"], 3)),
+                "offered": held.get("offered", False),
+                "stamp": stamp_of(held.get("stamp")),
+            }
+        queue = tuple(
+            {"id": self.numbers[claim["id"]], "beat": claim["beat"] - base}
+            for claim in document["queue"]
+        )
+        doubt = document["doubt"] and document["doubt"] - base
+        return {"n": document["n"] - base, "hold": hold, "queue": queue, "doubt": doubt}
+
+    # --- the client
+
+    def begin(self, machine: str, request: Acquire | Release | Renew) -> Operation:
+        """A client begins a request."""
+        claim = request.claims[0] if isinstance(request, Renew) else request.claim
+        if isinstance(request, Renew):
+            operation = Operation("renew", self.numbers[claim.id])
+            self.operations[machine, ""] = operation
+            return operation
+        self._supersede(machine)
+        if claim.id not in self.numbers:
+            assert isinstance(request, Acquire)
+            if self.refused.get(machine):
+                self.add("finish", c=machine)
+            self.claims[machine] = self.claims.get(machine, 0) + 1
+            self.numbers[claim.id] = machine, self.claims[machine]
+            self.add("claim", c=machine, k=self.claims[machine], wait=request.wait)
+        self.refused[machine] = False
+        op = "acquire" if isinstance(request, Acquire) else "release"
+        operation = Operation(op, self.numbers[claim.id])
+        self.operations[machine, claim.id] = operation
+        return operation
+
+    def _supersede(self, machine: str) -> None:
+        """For what is in flight nobody waits any more, in the model."""
+        write = self.in_flight.pop(machine, None)
+        if write is not None:
+            write.counts = False
+            self.add("unheard", c=machine)
+
+    def end(self, operation: Operation, request: object, answer: object) -> None:
+        """A client has its answer."""
+        machine, number = operation.claim
+        if isinstance(request, Acquire):
+            self.refused[machine] = isinstance(answer, Busy) and not request.wait
+        elif isinstance(request, Release):
+            self.over.add(request.claim.id)
+        if operation.answer is not None and operation.op != "renew":
+            stamp = EVER
+            operation.answer.fill("answer", c=machine, k=number, op=operation.op, stamp=stamp)
+
+    def learn(self, machine: str, asker: str | None, found: Found, write: Write | None) -> None:
+        """A client has what it has read, or what a write was refused with."""
+        _, seen, answer = self.read[id(found)]
+        said = -1 if found.now is None else ticks(found.now - EPOCH)
+        refused = write is not None and write.counts
+        seen.fill("refused" if refused else "see", c=machine, said=said)
+        if asker is not None:
+            self.operations[machine, asker].answer = answer
+
+    def write(self, backend: TracedBackend, asker: str, content: Content, version: object) -> Write:
+        """A client has decided, and sends a write."""
+        machine = backend.machine
+        operation = self.operations[machine, asker]
+        operation.answer = None
+        present = self.scenario.model.documents.get(NAME, (None, None))[1]
+        write = self.writes[f"{backend.nonce}.{backend.writes + 1}"] = Write(
+            machine, present == version
+        )
+        if write.counts:
+            self._supersede(machine)
+            self.in_flight[machine] = write
+            base = content.n - 1 if self.base is None else self.base
+            self.add(
+                "put",
+                c=machine,
+                k=operation.claim[1],
+                op=operation.op,
+                stamp=stamp_of(backend._store_time()),
+                doc=self._projected(json.loads(encoded(content)), base),
+            )
+        return write
+
+    def written(self, write: Write, asker: str, found: Found | None, done: bool) -> None:
+        """A client has the reply."""
+        if done:
+            if write.counts:
+                self.add("heard", c=write.machine)
+            elif write.after is not None:
+                write.after.fill("see", c=write.machine, said=-1)
+        elif found is not None:
+            self.learn(write.machine, asker, found, write)
+        elif write.counts:
+            self.add("unheard", c=write.machine)
+        self._landed(write)
+
+    def unheard(self, write: Write) -> None:
+        """A client does not wait for the reply any more."""
+        if write.counts:
+            self.add("unheard", c=write.machine)
+        self._landed(write)
+
+    def _landed(self, write: Write) -> None:
+        if write.counts:
+            del self.in_flight[write.machine]
+        write.counts = False
+
+    # --- the store
+
+    def saw(self, found: Found) -> None:
+        """The store has carried out a read, or refused a write."""
+        self.read[id(found)] = found, self.slot(), self.slot()
+
+    def stored(self, machine: str, document: dict[str, Any]) -> None:
+        """The store has carried out a write."""
+        if self.base is None:
+            self.base = document["n"] - 1
+        self.add("stored", c=machine, doc=self._projected(document, self.base))
+        write = self.writes.get(document["by"])
+        if write is not None:
+            write.after = self.slot()
+
+
+def stamp_of(stamp: float | None) -> int:
+    """The stamp of a hold."""
+    return EVER if stamp is None else ticks(stamp - EPOCH)
+
+
+class TracedDocuments(Documents):
+    """The store."""
+
+    recorder: Recorder
+
+    def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
+        """Carry out one request, and record what it did."""
+
+        def replied(answer: Any) -> None:
+            if isinstance(request, Get):
+                self.recorder.saw(answer)
+            elif isinstance(answer, Conflict) and answer.found is not None:
+                self.recorder.saw(answer.found)
+            reply(answer)
+
+        # Before the listeners see what is there.
+        self.granted = lambda name, before, document: self.recorder.stored(machine, document)
+        super().ask(machine, request, replied)
+
+
+class TracedListening(Listening):
+    """The listeners."""
+
+    store: TracedDocuments
+
+    def _changes(self, versions: dict[str, Any]) -> list[Changed]:
+        changes = super()._changes(versions)
+        for change in changes:
+            if change.found is not None:
+                self.store.recorder.saw(change.found)
+        return changes
+
+
+class TracedBackend(DocumentBackend):
+    """The client's side."""
+
+    machine = ""
+    recorder: Recorder
+
+    async def _answer(self, request: Any, until: float) -> Any:
+        if not isinstance(request, (Acquire, Release, Renew)):
+            return await super()._answer(request, until)
+        operation = self.recorder.begin(self.machine, request)
+        answer = await super()._answer(request, until)
+        self.recorder.end(operation, request, answer)
+        return answer
+
+    async def _read(self, name: str, until: float, asker: str) -> Found:
+        found = await super()._read(name, until, asker)
+        self.recorder.learn(self.machine, asker, found, None)
+        return found
+
+    async def _write(
+        self, name: str, content: Content, version: Any, until: float, asker: str
+    ) -> tuple[Found | None, bool]:
+        write = self.recorder.write(self, asker, content, version)
+        try:
+            found, done = await super()._write(name, content, version, until, asker)
+        except BaseException:
+            self.recorder.unheard(write)
+            raise
+        self.recorder.written(write, asker, found, done)
+        return found, done
+
+    def _report(self, change: Changed) -> None:
+        if change.found is not None and change.found.value is not None:
+            self.recorder.learn(self.machine, None, change.found, None)
+        super()._report(change)
+
+
+class TracedUser(User):
+    """A user whose claims follow one another."""
+
+    scenario: TracedDocumentScenario
+
+    async def _once(self) -> None:
+        pending = self.scenario.judge.registry[self.machine.name].pending_releases
+        left = {release.claim.id for release in pending}
+        while pending:
+            await Sleep(self.machine.now() + SETTLED)
+        if left <= self.scenario.recorder.over:
+            await super()._once()
+
+    async def _tolerant(self, action: Callable[[], object]) -> None:
+        """No extension: it is a renewal with a lease of another length."""
+
+
+class TracedDocumentScenario(DocumentScenario):
+    """The scenario whose runs the model must accept."""
+
+    users = (1,)
+    backend = TracedBackend
+    model: TracedDocuments
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        self.recorder = Recorder(self)
+        super().__init__(seed, traced)
+        self.crashes = self.breaks = False
+        self.children_left = 0
+        self.names, self.leases = [NAME], (LEASE,)
+        # Whether it is right is for the model to say.
+        self.simulator.check = lambda: None
+
+    def make_model(self) -> TracedDocuments:
+        """Make the store."""
+        made = super().make_model()
+        model = TracedDocuments(self.simulator, made.current, made.clock)
+        model.recorder = self.recorder
+        return model
+
+    def make_judge(self) -> Any:
+        """Make the judge."""
+        judge = super().make_judge()
+        self.simulator.models = {"store": self.model, "listener": TracedListening(self.model)}
+        return judge
+
+    def make_backend(self, machine: Machine) -> DocumentBackend:
+        """Make the backend of a machine."""
+        backend = super().make_backend(machine)
+        assert isinstance(backend, TracedBackend)
+        backend.machine, backend.recorder = machine.name, self.recorder
+        return backend
+
+    def make_user(self, machine: Machine, service: ClientCore) -> User:
+        """Make a user."""
+        return TracedUser(self, machine, service)
+
+    def run(self) -> Outcome:
+        """Play the scenario. What is cleaned up after it is not a part of the run."""
+        self.simulator.after(self.end - 1e-3, self._stop)
+        return super().run()
+
+    def _stop(self) -> None:
+        self.recorder.done = True
+
+
+def document_events(seed: int) -> list[dict[str, object]]:
+    """The events of one seed, whatever the simulator's own judge says about it. RuntimeError if the
+    run was cut short by an exception: then nothing would be compared.
+    """
+    scenario = TracedDocumentScenario(seed)
+    outcome = scenario.run()
+    if outcome.invariant == CRASH:
+        raise RuntimeError(f"seed {seed}: {outcome.violation}")
+    return scenario.recorder.events()
