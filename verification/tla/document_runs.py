@@ -1,6 +1,6 @@
 """Runs of the simulator, projected to the variables of `document.tla`.
 
-The run is that of the scenario `document`: the production text of the client, on the simulated store.
+The run is that of the scenario `document`: the client's production text, on the simulated store.
 What the client sends, what the store does with it, and what the client hears of it are recorded as
 events. The projection decides nothing: whether the events are a behaviour of the model is for TLC
 to say (`trace_document.tla`).

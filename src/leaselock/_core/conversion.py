@@ -27,12 +27,11 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from leaselock._core.backend import Claim, Converted, Mode
     from leaselock._core.hold import Hold
     from leaselock._core.hold_registry import HoldRegistry
-    from leaselock._core.lease_handle import LeaseHandle
 
 
 def strongest(modes: Iterable[Mode]) -> Mode:
@@ -43,11 +42,11 @@ def strongest(modes: Iterable[Mode]) -> Mode:
 class Upgrade:
     """One wait for a hold to become exclusive. Its owner sets `cancelled` and wakes the claim."""
 
-    __slots__ = ("cancelled", "handle", "hold")
+    __slots__ = ("cancelled", "hold", "is_released")
 
-    def __init__(self, hold: Hold, handle: LeaseHandle | None = None) -> None:
+    def __init__(self, hold: Hold, is_released: Callable[[], bool]) -> None:
         self.hold = hold
-        self.handle = handle
+        self.is_released = is_released
         self.cancelled = False
 
     @property
@@ -55,10 +54,24 @@ class Upgrade:
         """The claim of the hold."""
         return self.hold.claim
 
-    @property
-    def released(self) -> bool:
-        """Whether the lease that is upgraded was released meanwhile."""
-        return self.handle is not None and self.handle.released
+    def is_done(self, registry: HoldRegistry) -> bool:
+        """Whether the hold is exclusive. An error if it cannot become so any more."""
+        hold = self.hold
+        hold.check(registry.env.now(), registry.store)
+        if hold.state is not State.HELD:
+            raise NotHeld(hold.claim.name, f"{hold.claim.name!r} was released already")
+        if self.is_released():
+            return False
+        if hold.claim.mode == "shared":
+            # Its update lease was released meanwhile.
+            raise WouldDeadlock(hold.claim.name, "exclusive")
+        if hold.claim.mode != "exclusive" and registry.closed:
+            raise ClientClosed(f"the client was closed: {hold.claim.name!r} is not upgraded")
+        return hold.claim.mode == "exclusive"
+
+
+def _never() -> bool:
+    return False
 
 
 async def upgrade(
@@ -66,18 +79,18 @@ async def upgrade(
     hold: Hold,
     deadline: float,
     waiting: set[Any] | None = None,
-    handle: LeaseHandle | None = None,
+    is_released: Callable[[], bool] = _never,
 ) -> bool:
     """Make an update hold exclusive, when the present readers have released; return whether that
     was so before the deadline. AcquireCancelled if the wait, which is in *waiting* meanwhile, was
-    cancelled. The release of *handle* ends the wait.
+    cancelled. The wait ends when the lease *is_released*, too.
     """
     env = registry.env
     if env.blocks_thread and env.now() < deadline:
         readers = shared_thread.holds_beside(registry, env.owner(), hold.claim.name)
         if others := [each for each in readers if each is not hold]:
             raise shared_thread.refusal(hold.claim._replace(mode="exclusive"), others)
-    wait = Upgrade(hold, handle)
+    wait = Upgrade(hold, is_released)
     waiting = set() if waiting is None else waiting
     waiting.add(wait)
     try:
@@ -105,21 +118,11 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
     give_up = max(deadline, env.now()) + min(registry.op_timeout, timing.TRY_TIMEOUT)
     try:
         while True:
-            hold.check(env.now(), registry.store)
-            if hold.state is not State.HELD:
-                raise NotHeld(hold.claim.name, f"{hold.claim.name!r} was released already")
-            if not wait.released:
-                if hold.claim.mode == "exclusive":
-                    return True
-                if hold.claim.mode == "shared":
-                    # Its update lease was released meanwhile.
-                    raise WouldDeadlock(hold.claim.name, "exclusive")
-                if registry.closed:
-                    text = f"the client was closed: {hold.claim.name!r} is not upgraded"
-                    raise ClientClosed(text)
+            if wait.is_done(registry):
+                return True
             refused = state.answered >= first_request and state.answered_at >= deadline
             over = refused or env.now() >= give_up
-            if over or wait.cancelled or wait.released:
+            if over or wait.cancelled or wait.is_released():
                 mode = strongest(hold.modes)
                 if state.waits == 1 and mode != "exclusive" and _is_upgrading(hold):
                     await weaken(registry, hold, mode)

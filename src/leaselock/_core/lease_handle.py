@@ -339,7 +339,9 @@ class LeaseHandle:
             deadline = FOREVER if limit is None else now + limit
             lock = self.lock()
             waiting = None if lock is None else lock.waiting
-            done = await conversion.upgrade(self.registry, hold, deadline, waiting, self)
+            done = await conversion.upgrade(
+                self.registry, hold, deadline, waiting, lambda: self.released
+            )
             self.ensure()  # another thread or task may have released it meanwhile
             if not done:
                 return False
