@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from leaselock import __version__
 from leaselock._cli import exit_codes
-from leaselock._cli.commands import ALIASES, COMMANDS, DURATIONS, add_common_options
+from leaselock._cli.commands import ALIASES, COMMANDS, DURATIONS
+from leaselock._cli.options import add_common_options, add_options
 from leaselock._cli.output import columns
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def parser_of(command: str) -> Parser:
     row = COMMANDS[command]
     parser = _new_parser(f"leaselock {command}", row.summary, row.epilog)
     add_common_options(parser)
-    row.add_options(parser)
+    add_options(row.options, parser)
     return parser
 
 

@@ -42,7 +42,7 @@ def oldest_wait(lock: LockInfo) -> float:
     return min((waiter.since for waiter in lock.waiters), default=NEVER)
 
 
-# The order of the list, for each of `commands.SORT_KEYS`; the name decides between equals.
+# The order of the list, for each of `options.SORT_KEYS`; the name decides between equals.
 SORT: dict[str, Callable[[LockInfo], float]] = {
     "name": lambda lock: 0.0,
     "since": lambda lock: (lock.holder.since or NEVER) if lock.holder is not None else NEVER,

@@ -1,4 +1,7 @@
-"""The options of each command, as its parser stores them."""
+"""The options of each command: their names and help, and the types with which they are stored.
+
+An option is declared in one place: as an attribute, and in `_declare` of the same class.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,52 @@ import argparse
 from typing import TYPE_CHECKING
 
 from leaselock._cli import exit_codes
+from leaselock._cli.formatting import parse_duration
 
 if TYPE_CHECKING:
     from leaselock import OnOutage
+
+    Parser = argparse.ArgumentParser
+
+SHELLS = ("bash", "zsh", "fish")
+SORT_KEYS = ("name", "since", "lease", "waiters", "wait", "token")
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _exit_code(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= 255):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an exit code: 0 to 255")
+    return int(text)
+
+
+def _token(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a token: a whole number")
+    return int(text)
+
+
+def _add(parser: argparse._ActionsContainer, *names: str, **options: object) -> None:
+    """Add an option. Other words for the same thing, known from other tools, are understood but
+    not shown: those after a "|".
+    """
+    shown = [name for name in names if not name.startswith("|")]
+    action = parser.add_argument(*shown, **options)  # type: ignore[arg-type]
+    hidden = [name[1:] for name in names if name.startswith("|")]
+    if hidden:
+        kept = {key: options[key] for key in ("type", "action") if key in options}
+        parser.add_argument(
+            *hidden,
+            dest=action.dest,
+            default=argparse.SUPPRESS,
+            help=argparse.SUPPRESS,
+            **kept,  # type: ignore[arg-type]
+        )
 
 
 class Options(argparse.Namespace):
@@ -25,11 +71,48 @@ class Options(argparse.Namespace):
     store: str | None = None
     """The URL of the store, without its secrets, once a client is open."""
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        """Add what the command has besides the common options."""
+
+
+def add_options(options: type[Options], parser: Parser) -> None:
+    """Add those of one command, besides the common ones."""
+    options._declare(parser)
+
+
+def add_common_options(parser: Parser) -> None:
+    """The options that every command has, also before its name."""
+    store = "the store ($LEASELOCK_URL, else embedded)"
+    _add(parser, "--url", "|--backend", dest="backend", metavar="URL", help=store)
+    inside = "a file with that URL (or $LEASELOCK_URL_FILE)"
+    _add(parser, "--url-file", metavar="FILE", help=inside)
+    reply = "limit for each reply of the store (5s)"
+    _add(parser, "--op-timeout", metavar="DUR", type=_duration, help=reply)
+    _add(parser, "--json", action="store_true", help="answer with one JSON document")
+    _add(parser, "-q", "--quiet", action="store_true", help="print errors only")
+    _add(parser, "-v", "--verbose", action="store_true", help="say what happens")
+    colour = "send no escapes to the terminal (or $NO_COLOR)"
+    _add(parser, "--no-color", action="store_true", help=colour)
+
 
 class NameOptions(Options):
     """Of a command on one lock."""
 
     name: str
+
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        _add(parser, "name", metavar="NAME")
+
+
+class StoreOptions(Options):
+    """Of a command on a whole store."""
+
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        store = "the store, as for --url"
+        _add(parser, "backend", nargs="?", default=argparse.SUPPRESS, metavar="URL", help=store)
 
 
 class WaitOptions(Options):
@@ -45,12 +128,42 @@ class WaitOptions(Options):
         """Seconds: 0 for --nonblock, None for no limit."""
         return 0.0 if self.nonblock else self.wait
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        group = parser.add_mutually_exclusive_group()
+        _add(group, "-n", "--nonblock", action="store_true", help="do not wait")
+        _add_wait(group)
+
+
+def _add_wait(parser: argparse._ActionsContainer) -> None:
+    longest = "wait at most this long"
+    _add(parser, "-w", "--wait", "|--timeout", metavar="DUR", type=_duration, help=longest)
+
 
 class LeaseOptions(WaitOptions):
     """How a lock is acquired."""
 
     lease: float
     label: str | None
+
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        WaitOptions._declare(parser)
+        _add(
+            parser,
+            "-E",
+            "--conflict-exit-code",
+            metavar="N",
+            type=_exit_code,
+            default=exit_codes.BUSY,
+            dest="conflict",
+            help="the exit code when it is busy (75)",
+        )
+        length = "length of the lease (30s)"
+        _add(parser, "--lease", "|--ttl", metavar="DUR", type=_duration, default=30.0, help=length)
+        _add(
+            parser, "--label", "|--reason", metavar="TEXT", help="shown to people who list the lock"
+        )
 
 
 class CommandOptions(LeaseOptions):
@@ -72,6 +185,20 @@ class CommandOptions(LeaseOptions):
     name_from_command: bool
     argv: list[str]
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        _add(parser, "-c", metavar="STR", dest="shell", help="run STR by $SHELL -c")
+        lost = "how the command is ended on loss: term, kill, a SIGNAL, or ignore (term)"
+        _add(parser, "--on-lost", metavar="ACTION", default="term", help=lost)
+        kill = "time from that signal to SIGKILL (5s)"
+        _add(parser, "--kill-after", metavar="DUR", type=_duration, default=5.0, help=kill)
+        death = "signal for the command if leaselock is killed, or none (TERM; Linux)"
+        _add(parser, "--pdeathsig", metavar="SIG", default="TERM", help=death)
+        _add(parser, "--no-tty", action="store_true", help="do not give the command the terminal")
+        named = "derive NAME from the words of the command"
+        _add(parser, "--name-from-command", action="store_true", help=named)
+        _add(parser, "argv", nargs=argparse.REMAINDER, metavar="NAME [--] COMMAND...")
+
 
 class RunOptions(CommandOptions):
     """Of `run`."""
@@ -87,6 +214,33 @@ class RunOptions(CommandOptions):
         implied = {"nonblock": True, "skip_ok": True, "min_hold": self.once_per}
         return RunOptions(**(vars(self) | implied))
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        parser.usage = "%(prog)s [OPTIONS] NAME [--] COMMAND..."
+        LeaseOptions._declare(parser)
+        _add(parser, "--skip-ok", action="store_true", help="exit 0, silently, when it is busy")
+        stays = (
+            "keep the lock taken for this long from its grant on, even if the command ends before"
+        )
+        _add(parser, "--min-hold", metavar="DUR", type=_duration, default=0.0, help=stays)
+        once = "run at most once in this time on all hosts; exit 0 if another has run it"
+        _add(parser, "--once-per", metavar="DUR", type=_duration, help=once)
+        fixed = "a fixed lease: the command must end within it"
+        _add(parser, "--no-renew", action="store_true", help=fixed)
+        _add(parser, "--shared", action="store_true", help="hold it beside other commands --shared")
+        slots = "hold one of N permits instead, as a semaphore"
+        _add(parser, "--slots", metavar="N", type=int, help=slots)
+        others = "hold this lock, too: all or none; may be repeated"
+        _add(parser, "--with", metavar="NAME", action="append", dest="others", help=others)
+        longest = "end a command that runs longer, and exit 124"
+        _add(parser, "--max-hold", metavar="DUR", type=_duration, help=longest)
+        outage = "store out of reach: fail, wait, or run WITHOUT the lock (fail)"
+        policies = ("fail", "wait", "unlocked")
+        _add(parser, "--on-outage", choices=policies, default="fail", metavar="POLICY", help=outage)
+        patience = "for how long --on-outage repeats the request before"
+        _add(parser, "--outage-timeout", metavar="DUR", type=_duration, help=patience)
+        CommandOptions._declare(parser)
+
 
 class LeadOptions(CommandOptions):
     """Of `lead`. A store that is out of reach must not end every candidate."""
@@ -95,15 +249,37 @@ class LeadOptions(CommandOptions):
     outage_timeout: float | None = float("inf")
     once: bool
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        parser.usage = "%(prog)s [OPTIONS] NAME [--] COMMAND..."
+        length = "length of the lease (15s)"
+        _add(parser, "--lease", metavar="DUR", type=_duration, default=15.0, help=length)
+        _add(parser, "--label", metavar="TEXT", help="shown to people who ask who leads")
+        once = "exit when the command ends, with its exit code, or with 76 after a loss"
+        _add(parser, "--once", action="store_true", help=once)
+        CommandOptions._declare(parser)
+
 
 class AcquireOptions(LeaseOptions, NameOptions):
     """Of `acquire`."""
+
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        LeaseOptions._declare(parser)
+        NameOptions._declare(parser)
 
 
 class LockWaitOptions(WaitOptions, NameOptions):
     """Of `wait`."""
 
     until: str
+
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        _add_wait(parser)
+        until = "until it is so (free)"
+        _add(parser, "--until", choices=("free", "held"), default="free", help=until)
+        NameOptions._declare(parser)
 
 
 class TokenOptions(NameOptions):
@@ -112,11 +288,26 @@ class TokenOptions(NameOptions):
     given: int | None
     token: int | None
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        NameOptions._declare(parser)
+        printed = "the one that acquire printed, or that ls shows"
+        _add(parser, "given", nargs="?", metavar="TOKEN", type=_token, help=printed)
+        same = "TOKEN, as an option"
+        _add(parser, "--token", "|--fence", metavar="TOKEN", type=_token, help=same)
+
 
 class ExtendOptions(TokenOptions):
     """Of `extend`."""
 
     lease: float
+
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        TokenOptions._declare(parser)
+        group = parser.add_mutually_exclusive_group(required=True)
+        least = "the least time left of it afterwards"
+        _add(group, "--lease", "|--ttl", metavar="DUR", type=_duration, help=least)
 
 
 class BreakOptions(NameOptions):
@@ -126,11 +317,25 @@ class BreakOptions(NameOptions):
     yes: bool
     message: str | None
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        NameOptions._declare(parser)
+        only = "only the grant with this token; do not ask"
+        _add(parser, "--token", "|--fence", metavar="TOKEN", type=_token, help=only)
+        _add(parser, "--yes", action="store_true", help="do not ask")
+        why = "why; required when stdin is not a terminal"
+        _add(parser, "-m", "--message", "|--reason", metavar="TEXT", help=why)
+
 
 class WatchOptions(Options):
     """Of `watch`."""
 
     pattern: str
+
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        names = "a name, or a pattern as in a shell: 'order:*' (all)"
+        _add(parser, "pattern", nargs="?", default="*", metavar="PATTERN", help=names)
 
 
 class TopOptions(WatchOptions):
@@ -138,6 +343,15 @@ class TopOptions(WatchOptions):
 
     sort: str
     interval: float
+
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        names = "of names, as in a shell: 'order:*' (all)"
+        _add(parser, "pattern", nargs="?", default="*", metavar="PATTERN", help=names)
+        order = f"by {', '.join(SORT_KEYS)} (name)"
+        _add(parser, "--sort", choices=SORT_KEYS, default="name", metavar="KEY", help=order)
+        pause = "between two reads of the store (1s)"
+        _add(parser, "--interval", metavar="DUR", type=_duration, default=1.0, help=pause)
 
 
 class ListOptions(TopOptions):
@@ -148,20 +362,46 @@ class ListOptions(TopOptions):
     stale: bool
     watch: bool
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        names = "of names, as in a shell: 'order:*' (all)"
+        _add(parser, "pattern", nargs="?", default="*", metavar="PATTERN", help=names)
+        _add(parser, "--exit-code", action="store_true", help="exit 1 when there is none")
+        walks = "look at all keys of a Redis store, for locks of other programs"
+        _add(parser, "--all", action="store_true", help=walks)
+        gone = "only those held by a process of this host that has ended"
+        _add(parser, "--stale", action="store_true", help=gone)
+        order = f"by {', '.join(SORT_KEYS)} (name)"
+        _add(parser, "--sort", choices=SORT_KEYS, default="name", metavar="KEY", help=order)
+        _add(parser, "--watch", action="store_true", help="list again and again, until interrupted")
+        pause = "between two lists (2s)"
+        _add(parser, "--interval", metavar="DUR", type=_duration, default=2.0, help=pause)
 
-class DoctorOptions(Options):
+
+class DoctorOptions(StoreOptions):
     """Of `doctor`."""
 
     strict: bool
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        _add(parser, "--strict", action="store_true", help="exit 1 for warnings, too")
+        StoreOptions._declare(parser)
 
-class SetupOptions(Options):
+
+class SetupOptions(StoreOptions):
     """Of `setup`."""
 
     dry: bool
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        show = "print the statements and do nothing"
+        _add(parser, "--print", action="store_true", dest="dry", help=show)
+        StoreOptions._declare(parser)
 
-class WebOptions(Options):
+
+class WebOptions(StoreOptions):
     """Of `web`."""
 
     host: str
@@ -171,11 +411,32 @@ class WebOptions(Options):
     break_token_file: str | None
     interval: float
 
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        address = "the address to listen on (127.0.0.1)"
+        _add(parser, "--host", metavar="ADDRESS", default="127.0.0.1", help=address)
+        _add(
+            parser, "--port", metavar="N", type=int, default=8470, help="0 takes a free one (8470)"
+        )
+        name = "a name by which browsers reach it, besides localhost; may be repeated"
+        _add(parser, "--allow-host", metavar="NAME", action="append", default=[], help=name)
+        force = "let those break locks who have the token that is printed"
+        _add(parser, "--allow-break", action="store_true", help=force)
+        from_file = "the same, with the token in a file, which is not printed; - is stdin"
+        _add(parser, "--break-token-file", metavar="FILE", help=from_file)
+        pause = "between two reads of the store (1s)"
+        _add(parser, "--interval", metavar="DUR", type=_duration, default=1.0, help=pause)
+        StoreOptions._declare(parser)
+
 
 class CompletionOptions(Options):
     """Of `completion`."""
 
     shell: str
+
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        _add(parser, "shell", choices=SHELLS, help="for which shell")
 
 
 class HelpOptions(Options):
@@ -183,3 +444,9 @@ class HelpOptions(Options):
 
     topic: str | None
     man: bool
+
+    @staticmethod
+    def _declare(parser: Parser) -> None:
+        topic = "a command, or exit-codes"
+        _add(parser, "topic", nargs="?", metavar="TOPIC", help=topic)
+        _add(parser, "--man", action="store_true", help="print the manual page, as man(1) reads it")

@@ -15,8 +15,8 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from leaselock import LeaselockError
 from leaselock._cli import top_text
-from leaselock._cli.commands import SORT_KEYS
 from leaselock._cli.formatting import escape, format_duration
+from leaselock._cli.options import SORT_KEYS
 from leaselock._cli.show import lock_lines
 
 if TYPE_CHECKING:
