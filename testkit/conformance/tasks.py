@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+import leaselock
 from leaselock.errors import NotHeld, WouldDeadlock
+from testkit.conformance.harness import OP_TIMEOUT, TIMEOUT
 from testkit.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
@@ -86,6 +88,27 @@ async def wait_for_another_task_of_the_loop_is_refused(harness: Harness) -> None
 
 
 @scenario("threads")
+async def wait_for_another_client_of_the_loop_is_refused(harness: Harness) -> None:
+    """Whether its tasks wait in the loop, by an AsyncClient, or block it."""
+    lock, others = harness.lock("a", local_handoffs=0), harness.client(local_handoffs=0)
+
+    async def other() -> None:
+        assert await harness.try_once(lock) is None
+        await _is_refused(lambda: lock.acquire(timeout=TIMEOUT))
+
+    async def main() -> None:
+        async with others.lock("a"):
+            await _in_another_task(other())
+        await (await harness.must_acquire(lock)).release()
+        async with leaselock.AsyncClient(harness.url, op_timeout=OP_TIMEOUT) as client:
+            async with client.lock("a"):
+                await _in_another_task(other())
+            await (await harness.must_acquire(lock)).release()
+
+    _run(main())
+
+
+@scenario("threads")
 async def wait_for_the_thread_of_the_loop_is_refused(harness: Harness) -> None:
     """The thread owns what it acquires outside of tasks; a task waits for it in vain."""
     lock, seen = harness.lock("a"), list[object]()
@@ -149,6 +172,28 @@ async def lease_that_is_handed_on_is_refused_in_its_loop(harness: Harness) -> No
 
         _run(main())
         await (await harness.must_acquire(lock)).release()
+
+
+@scenario("threads", "local_handoffs")
+async def wait_for_a_lease_that_another_client_of_the_loop_hands_on_is_refused(
+    harness: Harness,
+) -> None:
+    """The store has it under the id of the client's shared claim."""
+    lock = harness.lock("a", local_handoffs=0)
+
+    async def other() -> None:
+        await _is_refused(lambda: lock.acquire(timeout=TIMEOUT))
+
+    async def main() -> None:
+        async with leaselock.AsyncClient(harness.url, op_timeout=OP_TIMEOUT) as client:
+            for options in ({"local_handoffs": 5}, {"cached": True}):
+                theirs = client.lock("a", **options)
+                for _ in range(2):
+                    async with theirs:
+                        await _in_another_task(other())
+                await (await harness.must_acquire(lock)).release()
+
+    _run(main())
 
 
 @scenario("threads", "sharing", "has_queue", "fair")

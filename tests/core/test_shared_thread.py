@@ -161,6 +161,14 @@ def test_a_wait_for_another_client_of_the_thread_is_refused_at_once(held: str, w
     assert not loop.fixture.store.state("a").waiting
 
 
+def test_a_wait_for_a_client_of_the_thread_that_does_not_block_it_is_refused_at_once() -> None:
+    loop = Clients()
+    loop.machine.blocks_thread = False
+    loop.first(1, take(loop.service, "exclusive", 20.0))
+    waiter = loop.second(2, take(loop.theirs, "exclusive"))
+    assert isinstance(waiter.error, WouldDeadlock)
+
+
 def test_a_wait_for_what_the_thread_has_released_goes_on() -> None:
     """It stays taken for a while, because of `min_hold`."""
     loop = Clients()
@@ -185,7 +193,6 @@ def test_a_wait_for_permits_is_refused_if_their_number_is_known() -> None:
         two: dict[str, Any] = {"mode": "permits", "permits": 2}
         handle = loop.fixture.do(loop.machine, mutex_of(loop.service, **two).acquire(None, 2))
         handle.hold.acquirer, handle.hold.thread = None, loop.thread
-        loop.thread.holds[handle.hold.claim.id] = handle.hold
         permits: dict[str, Any] = {"mode": "permits", "permits": limit or None}
         waiter = loop.second(2, take(loop.theirs, **permits))
         assert isinstance(waiter.error, WouldDeadlock) is refused

@@ -145,13 +145,11 @@ class OwnerThread:
     blocks all of them.
     """
 
-    __slots__ = ("has_tasks", "holds")
+    __slots__ = ("has_tasks",)
 
     def __init__(self) -> None:
         # Whether a task has ever been an owner in it.
         self.has_tasks = False
-        # The holds that were acquired by waits that block it, once it has tasks, by their claims.
-        self.holds: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 
 class Owner:

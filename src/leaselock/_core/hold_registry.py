@@ -37,6 +37,10 @@ WALK_TIMEOUT = 60.0
 MOST_EVENTS = 10_000
 
 
+# Those of this process, by the identities of their clients.
+REGISTRIES: weakref.WeakValueDictionary[str, HoldRegistry] = weakref.WeakValueDictionary()
+
+
 def _key(claim: Claim) -> tuple[str, ...]:
     """The key of a hold among those of its owner."""
     if claim.mode == "permits":
@@ -83,6 +87,7 @@ class HoldRegistry:
     def begin(self) -> None:
         """Start empty and with a new identity: for a new client, or its copy in a forked child."""
         self.client = self.env.random_id()
+        REGISTRIES[self.client] = self
         self.serial = 0
         # Whether the store was asked for anything else than a lock.
         self.used_store = False

@@ -131,8 +131,6 @@ class Mutex:
                 return found
             hold = found
             hold.acquirer, hold.thread = owner.reference, owner.thread
-            if thread is not None:
-                thread.holds[claim.id] = hold
             if registry.env.records_call_sites():
                 hold.call_site = registry.env.call_site()
         # The lease knows its lock object weakly: a cycle would keep alive what its owner dropped.

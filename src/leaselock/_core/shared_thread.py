@@ -2,7 +2,7 @@
 
 A synchronous wait for a hold of such an owner could never end: while it lasts, that owner cannot
 release. So it is refused with `WouldDeadlock`: the holds of the same client before the store is
-asked, those of other synchronous clients when the store names one as the holder.
+asked, those of other clients, synchronous or not, when the store names one as the holder.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock._core.backend import compatible
+from leaselock._core.hold_registry import REGISTRIES
 from leaselock._core.inspection import waiter_of
 from leaselock.errors import StoreError, WouldDeadlock
 
@@ -61,13 +62,24 @@ def holder_beside(
     thread: OwnerThread, env: Env, claim: Claim, held: HoldRecord | None
 ) -> list[Hold]:
     """The valid hold that the store names as the holder, if another owner of this thread acquired
-    it, with whichever client, and *claim* cannot be granted beside it.
+    it, with whichever client, and *claim* cannot be granted beside it. It is found by its token:
+    some stores show holds under ids of their own.
     """
-    hold: Hold | None = None if held is None else thread.holds.get(held.id)
-    if hold is None or hold.acquirer is env.owner().reference or not hold.is_valid(env.now()):
+    if held is None or (claim.mode == "permits" and not claim.limit):
         return []
-    known = claim.mode != "permits" or claim.limit
-    return [hold] if known and not compatible([hold.claim], claim, claim.limit) else []
+    own, now = env.owner().reference, env.now()
+    return [
+        hold
+        for reference in REGISTRIES.valuerefs()
+        if (registry := reference()) is not None
+        for hold in registry.held()
+        if hold.thread is thread
+        and hold.claim.name == claim.name
+        and held.has_token(hold.token)
+        and hold.acquirer is not own
+        and hold.is_valid(now)
+        and not compatible([hold.claim], claim, claim.limit)
+    ]
 
 
 async def is_blocked(registry: HoldRegistry, claim: Claim, beside: Sequence[Hold]) -> bool:
