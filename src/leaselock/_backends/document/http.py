@@ -8,11 +8,12 @@ server.
 from __future__ import annotations
 
 import functools
+import io
 import select
 import socket
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leaselock._backends import chance
 from leaselock._backends.addresses import time_per_address
@@ -21,6 +22,8 @@ from leaselock.errors import NotApplied, OutcomeUnknown, StoreError, StoreUnreac
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping, Sequence
+
+    from _typeshed import WriteableBuffer
 
     from leaselock._backends.url import Host, StoreURL
 
@@ -92,6 +95,35 @@ def tls_of_files(ca: str | None, cert: str | None, key: str | None) -> ssl.SSLCo
     return context
 
 
+class TimedReader(io.RawIOBase):
+    """Reads a reply from a socket, all of it in the *seconds* that are left: a timeout of the
+    socket would begin again with each byte.
+    """
+
+    def __init__(self, raw: socket.socket, seconds: Callable[[], float]) -> None:
+        self.raw = raw
+        self.seconds = seconds
+        # The first bytes may have arrived, even if no time is left.
+        self.started = False
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """The reader, buffered."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read what has arrived, at least one byte; 0 at the end."""
+        left = self.seconds()
+        if self.started and left <= SHORTEST_TIMEOUT:
+            raise TimeoutError
+        self.started = True
+        self.raw.settimeout(left)
+        return self.raw.recv_into(buffer)
+
+
 class Connection:
     """One connection; used by one thread at a time."""
 
@@ -116,17 +148,13 @@ class Connection:
         raw = self.socket
         raw.settimeout(seconds())
         raw.sendall(message)
-        response = HTTPResponse(raw, method=method)
+        # All that it uses of a socket is `makefile`.
+        response = HTTPResponse(cast("socket.socket", TimedReader(raw, seconds)), method=method)
         try:
             response.begin()
-            raw.settimeout(seconds())
             parts: list[bytes] = []
             while part := response.read1(READ_SIZE):
                 parts.append(part)
-                left = seconds()
-                if left <= SHORTEST_TIMEOUT:
-                    raise TimeoutError
-                raw.settimeout(left)
             if response.length:
                 raise IncompleteRead(b"".join(parts), response.length)
             body = b"".join(parts)
