@@ -32,6 +32,8 @@ class LeaseApi:
         # Watches of this version and older ones are refused.
         self.compacted = 1
         self.namespaces = 0
+        # The methods and paths of what was asked, but for watches.
+        self.requests: list[tuple[str, str]] = []
         self.folder = tempfile.TemporaryDirectory(prefix="lease-api-")
         self.server = ThreadingHTTPServer((HOST, 0), self._handler())
         self.server.daemon_threads = True
@@ -70,6 +72,7 @@ class LeaseApi:
         self, method: str, path: str, query: dict[str, str], body: Any
     ) -> tuple[int, dict[str, Any]]:
         """The status and the body of a reply."""
+        self.requests.append((method, path))
         if path == "/version":
             return 200, {"gitVersion": "v0.0.0-test"}
         if path.endswith("/selfsubjectaccessreviews"):

@@ -152,6 +152,29 @@ def test_changes_are_reported(api: Any) -> None:
     store.close()
 
 
+def test_what_a_watch_has_reported_is_written_without_a_read() -> None:
+    with LeaseApi() as api:
+        url = api.url(api.namespace())
+        store, listener = connect(url)
+        stranger, _ = connect(url)
+        first = put(store, "a")
+        second = put(stranger, "a", first)
+        (changed,) = changes(listener, {"a": first})
+        assert changed.found is not None
+        assert changed.found.version == second
+        api.requests.clear()
+        third = put(store, "a", second)
+        assert [method for method, _ in api.requests] == ["PUT"]
+        # What an event reports after the reply to a later write.
+        old = {"metadata": {"name": "a", "resourceVersion": second}, "spec": {}}
+        assert store.reported("a", old).version == second  # type: ignore[attr-defined]
+        put(store, "a", third)
+        assert [method for method, _ in api.requests] == ["PUT", "PUT"]
+        listener.close()
+        store.close()
+        stranger.close()
+
+
 def test_a_version_that_is_too_old_is_read_again(api: Any) -> None:
     store, listener = connect(api.url(api.namespace()))
     version = put(store, "a")

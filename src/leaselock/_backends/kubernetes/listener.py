@@ -13,22 +13,25 @@ from leaselock._backends.document.adapter import Found
 from leaselock._backends.document.http import Stream
 from leaselock._backends.document.watching import News, StreamListener
 from leaselock._backends.kubernetes.api import GONE, UNAUTHORIZED, status_error
-from leaselock._backends.kubernetes.objects import LABEL, OURS, document, object_name
+from leaselock._backends.kubernetes.objects import LABEL, OURS, object_name
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from leaselock._backends.document.watching import Watched
     from leaselock._backends.kubernetes.api import Api
 
 
 class KubernetesListener(StreamListener):
-    """Watches the objects of the locks that are waited for."""
+    """Watches the objects of the locks that are waited for. *learn* takes in the object of an
+    event, so that the next write needs no read.
+    """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, learn: Callable[[str, dict[str, Any]], Found]) -> None:
         super().__init__(api.pool.now)
         self.api = api
+        self.learn = learn
 
     def open(self, versions: Mapping[str, Any], until: float) -> Stream:
         """A watch. Without a version it begins with all objects as they are now."""
@@ -64,8 +67,7 @@ class KubernetesListener(StreamListener):
             return ()
         if kind == "DELETED":
             return (News(name, Found(None, None)),)
-        version = str(about["metadata"]["resourceVersion"])
-        return (News(name, Found(document(about), version)),)
+        return (News(name, self.learn(name, about)),)
 
     def _failed(self, watched: Watched, status: Mapping[str, Any]) -> Iterable[News]:
         code = int(status.get("code") or 500)

@@ -149,6 +149,13 @@ class KubernetesStore(DocumentStore):
         self.known[name] = lease
         return Found(document(lease), _version(lease), date)
 
+    def reported(self, name: str, lease: dict[str, Any]) -> Found:
+        """The whole object, as a watch has reported it: perhaps later than a newer one was read."""
+        known = self.known.get(name)
+        if known is not None and _number(known) > _number(lease):
+            return Found(document(lease), _version(lease))
+        return self._found(name, lease, None)
+
     def close(self) -> None:
         """Close the connections."""
         self.api.pool.close()
@@ -160,6 +167,12 @@ class KubernetesStore(DocumentStore):
 
 def _version(lease: Mapping[str, Any]) -> str:
     return str(lease["metadata"]["resourceVersion"])
+
+
+def _number(lease: Mapping[str, Any]) -> int:
+    """The order of the versions of an object; 0 if its server does not number them."""
+    version = _version(lease)
+    return int(version) if version.isdigit() else 0
 
 
 def open_store(named: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
@@ -178,7 +191,7 @@ def open_store(named: str, now: Callable[[], float], *, aio: bool = False) -> Op
     api = Api(Pool([access.server], now, access.tls), access, namespace)
     store = KubernetesStore(api)
     watches = url.option("watch", yes_or_no, default=True)
-    listener = KubernetesListener(api) if watches else None
+    listener = KubernetesListener(api, store.reported) if watches else None
     shown = url._replace(authority=namespace, path="").shown((*OPTIONS, *COMMON_OPTIONS))
     return opened(STORE, url, store, listener, now, shown=shown)
 
