@@ -23,17 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from testkit.servers.dynamodb import DynamoDB
     from testkit.servers.etcd import Etcd
+    from testkit.servers.kubernetes import KubeApiserver
     from testkit.servers.mariadb import MariaDB
     from testkit.servers.postgres import Postgres
+    from testkit.servers.s3 import ObjectStore
     from testkit.servers.zookeeper import Ensemble
 
 pytestmark = pytest.mark.heavy
 
+DOCUMENTS = ("etcd_url", "kubernetes_url", "dynamodb_url", "s3_url")
 STORES = (
     *("redis", "redis_getset", "sentinels", "cluster", "redlock"),
     *("zookeeper", "zookeeper_single", "sqlite", "postgres", "mariadb"),
-    "etcd_url",
+    *DOCUMENTS,
 )
 NUMBERS = count()
 # A machine under load may take longer than usual for the first reply.
@@ -132,6 +136,21 @@ def etcd_url(etcd: Etcd) -> str:
     return etcd.url(f"test{next(NUMBERS)}")
 
 
+@pytest.fixture
+def kubernetes_url(kubernetes: KubeApiserver) -> str:
+    return kubernetes.url(kubernetes.namespace())
+
+
+@pytest.fixture
+def dynamodb_url(dynamodb: DynamoDB) -> str:
+    return dynamodb.url(f"test{next(NUMBERS)}")
+
+
+@pytest.fixture
+def s3_url(object_store: ObjectStore) -> str:
+    return object_store.url(f"test{next(NUMBERS)}")
+
+
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest) -> str:
     """The URL of a store that no release has used."""
@@ -156,7 +175,7 @@ def refused(release: Release, url: str, words: str) -> None:
     """Each command refuses, `doctor` fails, and the message says what is wrong and what to do."""
     listed = release.run("ls", "--url", url, *PATIENT)
     shown = [take(release, url), release.run("show", "--url", url, *PATIENT, "a")]
-    if url.startswith("etcd"):
+    if url.partition(":")[0] in ("etcd", "kubernetes", "dynamodb", "s3"):
         # Each document has a marker of its own: a list has the others, too.
         assert (listed.returncode, words in listed.stdout) == (OK, True), listed
     else:
