@@ -20,6 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
+from testkit.chaos.run import LOCKS
+
 from leaselock.testing.checker import check
 from leaselock.testing.history import History
 from leaselock.testing.record_format import Event, read_records
@@ -35,7 +37,7 @@ MILLISECOND = 1_000_000
 ONE_IN = (10, 50, 200, 1000)
 LENGTHS_MS = (1, 10, 100)
 GRANTS = (100, 1000)
-WORKERS, LEASE, LOCKS = 4, 1.0, 8
+WORKERS, LEASE = 4, 1.0
 KINDS = ("threads", "asyncio")
 
 
@@ -143,6 +145,8 @@ def main() -> None:
     verdict = check(history)
     print(verdict)
     gaps = sorted(each.gap for each in successions(history))
+    grants = sum(len(lock.grants()) for lock in history.locks.values())
+    print(f"{grants} grants, {100 * len(gaps) // grants} % of them with a waiter")
     holds = sorted(
         (hold.releasing or 0) - (hold.granted or 0)
         for lock in history.locks.values()
