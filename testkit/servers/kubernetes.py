@@ -7,6 +7,7 @@ everything, `APP` what a Role binds it to.
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
@@ -14,6 +15,7 @@ import shutil
 import ssl
 import subprocess
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,8 +35,12 @@ VERBS = ("get", "list", "watch", "create", "update", "delete")
 
 
 def built(name: str, module: Path, package: str, flags: str = "-s -w") -> Path:
-    """A program in Go, which is built if it is not in the cache."""
-    found = CACHE / f"{name}-{VERSION}"
+    """A program in Go, which is built if it is not in the cache. One of our own sources is built
+    again when they change.
+    """
+    sources = b"".join(path.read_bytes() for path in sorted(module.glob("*.go")))
+    digest = f"-{hashlib.sha256(sources).hexdigest()[:12]}" if sources else ""
+    found = CACHE / f"{name}-{VERSION}{digest}"
     if found.exists():
         return found
     go = shutil.which("go") or shutil.which("go", path=GO)
@@ -81,6 +87,15 @@ class Elector:
         self.process = Process(
             [*command, namespace, name, identity, f"{hold}s"], server.folder / identity
         )
+
+    def waits(self) -> list[tuple[float, float]]:
+        """Each time from its candidacy to the beginning of its term."""
+        lines = [line.partition(" ") for line in self.process.output().splitlines()]
+        return [
+            (float(begun), float(led))
+            for (what, _, begun), (then, _, led) in pairwise(lines)
+            if (what, then) == ("wait", "lead")
+        ]
 
     def terms(self) -> list[tuple[float, float]]:
         """When it has begun and ceased to lead, in Unix time; the last one may be open."""
