@@ -40,7 +40,7 @@ def _token(text: str) -> int:
 
 
 def _add(parser: argparse._ActionsContainer, *names: str, **options: object) -> None:
-    """Add an option. Other argv for the same thing, known from other tools, are understood but
+    """Add an option. Other words for the same thing, known from other tools, are understood but
     not shown: those after a "|".
     """
     shown = [name for name in names if not name.startswith("|")]
@@ -195,7 +195,7 @@ class CommandOptions(LeaseOptions):
         death = "signal for the command if leaselock is killed, or none (TERM; Linux)"
         _add(parser, "--pdeathsig", metavar="SIG", default="TERM", help=death)
         _add(parser, "--no-tty", action="store_true", help="do not give the command the terminal")
-        named = "derive NAME from the argv of the command"
+        named = "derive NAME from the words of the command"
         _add(parser, "--name-from-command", action="store_true", help=named)
         _add(parser, "argv", nargs=argparse.REMAINDER, metavar="NAME [--] COMMAND...")
 
