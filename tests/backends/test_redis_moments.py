@@ -25,6 +25,7 @@ from leaselock._backends.redis.pool import PLACES
 from leaselock._backends.redis.queue_state import QueueState
 from leaselock._backends.redis.records import waiter_of
 from leaselock._backends.redis.scan import keys_on
+from leaselock._backends.redis.scripts import SCRIPTS
 from leaselock._backends.redis.scripts import __main__ as scripts
 from leaselock._core.backend import (
     Acquire,
@@ -483,7 +484,7 @@ def test_a_server_that_lets_no_one_in_is_not_asked_again(error: Exception, reaso
 
 def test_the_scripts_can_be_written_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert scripts.main([str(tmp_path / "all")]) == 0
-    assert len(list((tmp_path / "all").glob("*.lua"))) == len(scripts.NAMES)
+    assert len(list((tmp_path / "all").glob("*.lua"))) == len(SCRIPTS)
     assert scripts.main([]) == 2
     assert "DIRECTORY" in capsys.readouterr().err
 

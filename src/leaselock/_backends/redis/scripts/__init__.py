@@ -25,10 +25,10 @@ class Script(NamedTuple):
     sha: str
 
     def command(
-        self, keys: Sequence[str], words: Sequence[str | bytes | int | float]
+        self, keys: Sequence[str], arguments: Sequence[str | bytes | int | float]
     ) -> tuple[str | bytes | int | float, ...]:
         """The command that runs the script in a server that has loaded it."""
-        return ("EVALSHA", self.sha, len(keys), *keys, *words)
+        return ("EVALSHA", self.sha, len(keys), *keys, *arguments)
 
 
 def text_of(name: str) -> str:
@@ -38,10 +38,15 @@ def text_of(name: str) -> str:
         return INCLUDE.sub(lambda found: text_of(found[1]).rstrip("\n"), file.read())
 
 
+# All scripts by their names.
+SCRIPTS: dict[str, Script] = {}
+
+
 def script(name: str) -> Script:
     """The script of that name, to be run."""
     text = text_of(name)
-    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+    SCRIPTS[name] = Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return SCRIPTS[name]
 
 
 ACQUIRE = script("acquire")

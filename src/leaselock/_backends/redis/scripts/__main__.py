@@ -5,23 +5,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from leaselock._backends.redis.scripts import text_of
-
-NAMES = (
-    *("acquire", "release", "renew", "set_lifetime", "break_lock", "inspect", "raise_token"),
-    *("acquire_shared", "release_shared", "convert", "resize", "collect", "forget_idle"),
-)
+from leaselock._backends.redis.scripts import SCRIPTS
 
 
-def main(words: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Write each script to the directory that is named."""
-    if len(words) != 1:
+    if len(argv) != 1:
         print(__doc__, file=sys.stderr)
         return 2
-    directory = Path(words[0])
+    directory = Path(argv[0])
     directory.mkdir(parents=True, exist_ok=True)
-    for name in NAMES:
-        (directory / f"{name}.lua").write_text(text_of(name), encoding="utf-8")
+    for name, script in SCRIPTS.items():
+        (directory / f"{name}.lua").write_text(script.text, encoding="utf-8")
     return 0
 
 
