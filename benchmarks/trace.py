@@ -5,7 +5,8 @@
     python -m benchmarks.trace --calls          # list every function
 
 The renewer runs already and the lock was acquired once before. A call is an entry into a Python
-function of the package; a coroutine is entered again when it is resumed.
+function of the package; a coroutine is entered again when it is resumed. "contended" is an acquire
+in a thread that waits until another client releases the lock; what other threads do is not counted.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
+import time
 from collections import Counter
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 Calls = Counter[tuple[str, str]]
@@ -45,7 +49,33 @@ def trace(package: str) -> dict[str, Calls]:
                 calls = parts["release"]
         finally:
             sys.setprofile(None)
+        calls = parts["contended acquire"] = Counter()
+        _contend(client, module.Client("memory://trace"), count)
     return parts
+
+
+def _contend(holder: Any, client: Any, count: Callable[[FrameType, str, object], None]) -> None:
+    """Count the calls of an acquire that waits for the release by *holder*."""
+
+    def acquire() -> None:
+        sys.setprofile(count)
+        try:
+            lease = lock.acquire()
+        finally:
+            sys.setprofile(None)
+        lease.release()
+
+    with client:
+        lock = client.lock("x")
+        lock.acquire().release()
+        lease = holder.lock("x").acquire()
+        thread = threading.Thread(target=acquire)
+        thread.start()
+        while not lock.waiters():
+            time.sleep(0.01)
+        time.sleep(0.1)  # it has asked; now it waits
+        lease.release()
+        thread.join()
 
 
 def main() -> None:
