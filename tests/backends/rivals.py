@@ -6,10 +6,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from testkit.servers.process import eventually
+
+import leaselock
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import leaselock
 
 
 class Waiter:
@@ -56,3 +58,25 @@ def loss_time(lease: leaselock.Lease) -> Callable[[], float]:
 def take(client: leaselock.Client, name: str, timeout: float = 60.0) -> leaselock.Lease:
     """Acquire the lock, which must succeed."""
     return client.lock(name).acquire(timeout=timeout)
+
+
+def extended(lease: leaselock.Lease) -> bool:
+    """Extend the lease; False while the store does not answer."""
+    try:
+        lease.extend(60.0)
+    except leaselock.StoreError:
+        return False
+    return True
+
+
+def assert_survived(
+    holder: leaselock.Client, rival: leaselock.Client, name: str, restart: Callable[[], object]
+) -> None:
+    """A restart of the store ends neither a hold nor a wait."""
+    lease, waiter = take(holder, name), Waiter(rival, name)
+    eventually(lambda: len(holder.lock(name).waiters()) == 1)
+    restart()
+    eventually(lambda: extended(lease))
+    assert waiter.granted == float("inf")
+    lease.release()
+    assert waiter.join().token > lease.token

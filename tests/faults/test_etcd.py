@@ -15,7 +15,7 @@ import pytest
 from testkit.proxy import Proxy
 from testkit.servers.etcd import Etcd
 from testkit.servers.process import HOST, eventually
-from tests.backends.rivals import Waiter, loss_time, take
+from tests.backends.rivals import Waiter, assert_survived, extended, loss_time, take
 
 import leaselock
 
@@ -117,22 +117,7 @@ def test_a_majority_that_is_lost_is_a_loss_in_time(trio: Etcd) -> None:
 
 def test_a_restart_of_all_members_ends_no_hold(trio: Etcd) -> None:
     with client_of(trio) as holder, client_of(trio) as rival:
-        lease, waiter = take(holder, "restart"), Waiter(rival, "restart")
-        queued(holder, "restart", 1)
-        trio.restart()
-        eventually(partial(extended, lease))
-        assert waiter.granted == float("inf")
-        lease.release()
-        assert waiter.join().token > lease.token
-
-
-def extended(lease: leaselock.Lease) -> bool:
-    """Extend the lease; False while the store does not answer."""
-    try:
-        lease.extend(LONG)
-    except leaselock.StoreError:
-        return False
-    return True
+        assert_survived(holder, rival, "restart", trio.restart)
 
 
 @pytest.mark.parametrize("action", ["lose_request", "lose_reply", "cut", "cut_reply"])

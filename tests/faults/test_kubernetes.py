@@ -13,7 +13,7 @@ from testkit.proxy import Proxy
 from testkit.servers.kubernetes import ADMIN, VERBS, Elector, KubeApiserver
 from testkit.servers.process import eventually
 from tests.backends.etcds import LIMIT, now
-from tests.backends.rivals import Waiter, loss_time, take
+from tests.backends.rivals import Waiter, assert_survived, loss_time
 from tests.test_examples import EXAMPLES
 
 import leaselock
@@ -76,22 +76,7 @@ def test_a_doctor_finds_nothing_to_change(url: str) -> None:
 
 def test_a_restart_of_the_server_ends_no_hold(kubernetes: KubeApiserver, url: str) -> None:
     with leaselock.Client(url) as holder, leaselock.Client(url) as rival:
-        lease, waiter = take(holder, "a"), Waiter(rival, "a")
-        eventually(lambda: len(holder.lock("a").waiters()) == 1)
-        kubernetes.restart()
-        eventually(partial(extended, lease))
-        assert waiter.granted == float("inf")
-        lease.release()
-        assert waiter.join().token > lease.token
-
-
-def extended(lease: leaselock.Lease) -> bool:
-    """Extend the lease; False while the store does not answer."""
-    try:
-        lease.extend(LONG)
-    except leaselock.StoreError:
-        return False
-    return True
+        assert_survived(holder, rival, "a", kubernetes.restart)
 
 
 def test_a_partition_is_a_loss_in_time_and_the_next_grant_is_later(

@@ -72,6 +72,20 @@ class Database(NamedTuple):
             return psycopg.connect(self.url.replace("+psycopg", ""))
         return pymysql.connect(**self.parts)
 
+    @contextmanager
+    def table_called(self, name: str) -> Iterator[str]:
+        """Make a table of that name, with a column of that name and one row; yield it quoted."""
+        quote = "`" if self.kind == "mariadb" else '"'
+        quoted = quote + name.replace(quote, quote * 2) + quote
+        self.do(
+            f"CREATE TABLE {quoted} (id INTEGER PRIMARY KEY, {quoted} VARCHAR(40), version BIGINT)",
+            f"INSERT INTO {quoted} VALUES (5, 'a', 1)",
+        )
+        try:
+            yield quoted
+        finally:
+            self.do(f"DROP TABLE {quoted}")
+
     @property
     def parts(self) -> dict[str, Any]:
         """What MySQL's drivers want to know."""

@@ -28,21 +28,12 @@ NAME = "order:5"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sqlalchemy_quotes_names_as_well(database: Database, name: str) -> None:
-    quote = "`" if database.kind == "mariadb" else '"'
-    quoted = quote + name.replace(quote, quote * 2) + quote
-    database.do(
-        f"CREATE TABLE {quoted} (id INTEGER PRIMARY KEY, {quoted} VARCHAR(40), version BIGINT)",
-        f"INSERT INTO {quoted} VALUES (5, 'a', 1)",
-    )
-    try:
-        with core(database) as connection:
-            new: dict[str, object] = {name: "%s?:1"}
-            compare_and_set(connection, name, ROW, new, expected=1)
-            with pytest.raises(StaleVersion):
-                compare_and_set(connection, name, new, {}, expected=1)
-            assert compare_and_set(connection, name, {**ROW, **new}, {}, expected=2) == 3
-    finally:
-        database.do(f"DROP TABLE {quoted}")
+    with database.table_called(name), core(database) as connection:
+        new: dict[str, object] = {name: "%s?:1"}
+        compare_and_set(connection, name, ROW, new, expected=1)
+        with pytest.raises(StaleVersion):
+            compare_and_set(connection, name, new, {}, expected=1)
+        assert compare_and_set(connection, name, {**ROW, **new}, {}, expected=2) == 3
 
 
 def test_a_mapped_class_on_a_bare_connection(database: Database) -> None:

@@ -27,24 +27,15 @@ NAMES = ["select", 'a"; --', "a`b", "50%", "%s", "it's", "naïve ☃", "CamelCas
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_only_a_name(database: Database, name: str) -> None:
-    quote = "`" if database.kind == "mariadb" else '"'
-    quoted = quote + name.replace(quote, quote * 2) + quote
-    database.do(
-        f"CREATE TABLE {quoted} (id INTEGER PRIMARY KEY, {quoted} VARCHAR(40), version BIGINT)",
-        f"INSERT INTO {quoted} VALUES (5, 'a', 1)",
-    )
-    try:
-        with database.plain() as connection:
-            value = name.encode("ascii", "ignore").decode() + "%s?:1"
-            values: dict[str, object] = {name: value}
-            compare_and_set(connection, (name,), ROW, values, expected=1)
-            with pytest.raises(StaleVersion):
-                compare_and_set(connection, (name,), values, {}, expected=1)
-            cursor = connection.cursor()
-            cursor.execute(f"SELECT {quoted}, version FROM {quoted}")
-            assert cursor.fetchone() == (value, 2)
-    finally:
-        database.do(f"DROP TABLE {quoted}")
+    with database.table_called(name) as quoted, database.plain() as connection:
+        value = name.encode("ascii", "ignore").decode() + "%s?:1"
+        values: dict[str, object] = {name: value}
+        compare_and_set(connection, (name,), ROW, values, expected=1)
+        with pytest.raises(StaleVersion):
+            compare_and_set(connection, (name,), values, {}, expected=1)
+        cursor = connection.cursor()
+        cursor.execute(f"SELECT {quoted}, version FROM {quoted}")
+        assert cursor.fetchone() == (value, 2)
 
 
 @pytest.mark.parametrize("name", ["", "a\0b"])

@@ -9,13 +9,26 @@ from hypothesis import strategies as st
 
 from leaselock.testing.checker import Rules, check
 from leaselock.testing.history import History
-from leaselock.testing.record_format import FOREVER, Event, Record, lock_id
+from leaselock.testing.record_format import FOREVER, Event, Record, lock_id, read_records
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from leaselock.testing.verdict import Verdict
 
 LOCK = "nightly"
 BOUNDS = Rules(ghost_bound=100, hand_over_bound=30)
+
+
+def events(folder: Path) -> list[Event]:
+    """What the records in a directory say, in their order."""
+    return [record.event for record in read_records(folder)]
+
+
+def only_file(folder: Path, suffix: str = ".hist") -> Path:
+    """The file of that kind in a directory, which has one."""
+    (path,) = folder.glob(f"*{suffix}")
+    return path
 
 
 class HistoryBuilder:

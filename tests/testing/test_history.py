@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.testing.histories import events, only_file
 
 from leaselock.testing.history import History
 from leaselock.testing.history.__main__ import main
@@ -19,22 +20,12 @@ from leaselock.testing.record_format import (
     lock_id,
     name_line,
     read_names,
-    read_records,
     unpack,
 )
 from leaselock.testing.recorder import Recorder
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def events(folder: Path) -> list[Event]:
-    return [record.event for record in read_records(folder)]
-
-
-def only_file(folder: Path, suffix: str = ".hist") -> Path:
-    (path,) = folder.glob(f"*{suffix}")
-    return path
 
 
 # --- reading ------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from tests.testing.histories import events, only_file
+
 from leaselock.testing.checker import check
 from leaselock.testing.history import History
 from leaselock.testing.record_format import (
@@ -22,15 +24,6 @@ from leaselock.testing.recorder import Recorder
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def events(folder: Path) -> list[Event]:
-    return [record.event for record in read_records(folder)]
-
-
-def only_file(folder: Path, suffix: str = ".hist") -> Path:
-    (path,) = folder.glob(f"*{suffix}")
-    return path
 
 
 def run(source: str, folder: Path) -> subprocess.Popen[str]:
