@@ -114,6 +114,7 @@ class Acquisition(Retry):
     async def obtain(self, renewer: Renewer, owner: Owner) -> Hold | Busy:
         """Acquire the lock until the deadline: the hold, or why there is none."""
         registry, in_flight, options = self.registry, self.registry.in_flight, self.options
+        backend, claim = self.backend, self.claim
         # In the step that made the claim: a client that is closed now waits for the end of this.
         in_flight.active += 1
         try:
@@ -126,7 +127,12 @@ class Acquisition(Retry):
             while True:
                 self.placed = True
                 try:
-                    reply = await self.backend.acquire(self.claim, wait=self.wait, until=until)
+                    reply: Grant | Busy | None = None
+                    request = backend.begin_acquire(claim, self.wait, until)
+                    if request is not None:
+                        reply = backend.finish_acquire(claim, await request)
+                    if reply is None:
+                        reply = await backend.acquire(claim, wait=self.wait, until=until)
                 except StoreError as error:
                     self.failed(error)
                     await self.pause()

@@ -210,16 +210,21 @@ class LeaseHandle:
         if registry.closed or hold.claim.client != registry.client:
             hold.lose("its client was closed")
         else:
-            in_flight = registry.in_flight
+            in_flight, backend, claim = registry.in_flight, registry.backend, hold.claim
             in_flight.active += 1
             op_timeout, retry = registry.op_timeout, None
             until = timing.try_until(now, now + op_timeout, op_timeout)
             try:
                 while True:
                     try:
-                        confirmed = await registry.backend.release(
-                            hold.claim, tombstone=hold.uncertain, until=until
-                        )
+                        confirmed = None
+                        request = backend.begin_release(claim, hold.uncertain, until)
+                        if request is not None:
+                            confirmed = backend.finish_release(claim, await request)
+                        if confirmed is None:
+                            confirmed = await backend.release(
+                                claim, tombstone=hold.uncertain, until=until
+                            )
                         break
                     except StoreError as error:
                         retry = retry or Retry(registry.env, op_timeout, now + op_timeout)

@@ -202,7 +202,11 @@ class Aio(Driver):
                 break
             answer = error = None
             try:
-                answer = await self._perform(effect)
+                # A request, which most effects are, goes the shortest way.
+                if isinstance(effect, Call) and not self.in_threads:
+                    answer = await effect.node.call(effect.request, effect.until)
+                else:
+                    answer = await self._perform(effect)
             except BaseException as raised:
                 if was_closed(operation):
                     raise  # of a loop that has ended: the collector closed the operation first
