@@ -21,7 +21,6 @@ from leaselock._backends.redis.keys import COUNTER, keys_of, lock_in, name_of, o
 from leaselock._backends.redis.layout_marker import LAYOUT, marker_keys
 from leaselock._backends.redis.legacy_formats import FORMS, LegacyLock
 from leaselock._backends.redis.messages import Address, Connect, Unreachable, protocol_error
-from leaselock._backends.redis.pool import PLACES
 from leaselock._backends.redis.queue_state import QueueState
 from leaselock._backends.redis.records import waiter_of
 from leaselock._backends.redis.scan import keys_on
@@ -226,21 +225,14 @@ def test_a_client_that_is_closed_while_it_connects_keeps_no_connection(shared: b
     assert not pool.connections
 
 
-def test_a_request_in_the_queue_of_a_server_that_answers_others_waits_on() -> None:
-    fixture = Fixture(shared=True)
-    pool, (connection, _) = (
-        fixture.store.pool,
-        fixture.runner.run(fixture.store.pool.get(HERE, 1.0)),
-    )
-    connection.users = PLACES
-    request = pool.get(HERE, 1.0, limited=True)
-    request.send(None)
-    connection.last_used = 1.0
-    request.send(False)
-    pool.put(connection)
-    with pytest.raises(StopIteration) as ended:
-        request.send(True)
-    assert ended.value.value[0] is connection
+def test_a_request_that_waits_for_a_connection_has_a_deadline() -> None:
+    pool = Fixture(shared=True).store.pool
+    connecting, waiting = pool.get(HERE, 1.0), pool.get(HERE, 1.0)
+    connecting.send(None)
+    waiting.send(None)
+    with pytest.raises(Unreachable, match="no connection within its time"):
+        waiting.send(False)
+    connecting.close()
 
 
 # --- requests -------------------------------------------------------------------------------------

@@ -1,47 +1,26 @@
-"""The concurrency limit of a client: few requests at a time, in order, and none is lost."""
+"""Many requests of one client at a time: none is lost, and each has its deadline."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pytest
 from tests.pace import pace
 
 import leaselock
-from leaselock._backends.redis import pool
-from leaselock._backends.redis.clients import settings_of
-from leaselock._backends.redis.multiplexed import MultiplexedConnection
-from leaselock._backends.redis.store import RedisStore
-from leaselock._core.backend import Claim, Grant
-from leaselock._drivers.aio import Aio
 
 if TYPE_CHECKING:
     from testkit.servers.redis import Redis
 
-MOST = 3
 TASKS = 60
 OP_TIMEOUT = 0.5
-# One op_timeout for all requests. Otherwise it would be one for each group of MOST: 10 s.
+# One op_timeout for all requests.
 SOON = 5.0
-
-
-@pytest.fixture(autouse=True)
-def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "PLACES", MOST)
 
 
 def locks_of(client: leaselock.AsyncClient) -> list[leaselock.AsyncLock]:
     return [client.lock(f"turn {number}") for number in range(TASKS)]
-
-
-def ask(driver: Aio, store: RedisStore, name: str) -> asyncio.Task[object]:
-    claim = Claim(name, f"holder of {name}", "client", 30.0, "", 0.0)
-    acquire = store.backend("hash").acquire(
-        claim, wait=False, until=store.now() + OP_TIMEOUT * pace()
-    )
-    return asyncio.create_task(driver.run(acquire))
 
 
 def test_all_requests_are_served(server: Redis) -> None:
@@ -70,7 +49,7 @@ def test_cancelled_requests_do_not_block_the_others(server: Redis) -> None:
     asyncio.run(scenario())
 
 
-def test_a_queued_request_to_a_silent_server_fails_in_time(server: Redis) -> None:
+def test_requests_to_a_silent_server_fail_in_time(server: Redis) -> None:
     async def scenario() -> float:
         async with leaselock.AsyncClient(server.url, op_timeout=OP_TIMEOUT * pace()) as client:
             async with client.lock("warm"):
@@ -89,61 +68,3 @@ def test_a_queued_request_to_a_silent_server_fails_in_time(server: Redis) -> Non
         assert asyncio.run(scenario()) < SOON * pace()
     finally:
         server.cont()
-
-
-def test_a_cancelled_request_does_not_mean_a_silent_server(server: Redis) -> None:
-    late = 0.0
-
-    def now() -> float:
-        return time.monotonic() + late
-
-    async def scenario() -> object:
-        nonlocal late
-        store = RedisStore(settings_of(server.url), now, MultiplexedConnection)
-        driver = Aio((store,))
-        server.cont()
-        assert await ask(driver, store, "connected")
-        server.pause()
-        asking = [ask(driver, store, f"frozen {number}") for number in range(MOST)]
-        behind = ask(driver, store, "behind")
-        await asyncio.sleep(0)
-        late += 2 * OP_TIMEOUT * pace()
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
-        server.cont()
-        try:
-            return await behind
-        finally:
-            await driver.close()
-
-    server.ask("FLUSHALL")
-    server.pause()
-    try:
-        assert isinstance(asyncio.run(scenario()), Grant)
-    finally:
-        server.cont()
-
-
-def test_the_slot_of_a_task_cancelled_at_that_moment_is_passed_on(server: Redis) -> None:
-    async def scenario() -> None:
-        store = RedisStore(settings_of(server.url), time.monotonic, MultiplexedConnection)
-        driver = Aio((store,))
-        until = time.monotonic() + 30.0
-        address = store.settings.addresses[0]
-
-        def get() -> asyncio.Task[object]:
-            return asyncio.create_task(driver.run(store.pool.get(address, until, limited=True)))
-
-        found: Any = await get()
-        for _ in range(MOST - 1):
-            await get()
-        first, second = get(), get()
-        await asyncio.sleep(0)
-        store.pool.put(found[0])
-        first.cancel()
-        await asyncio.wait_for(second, 60.0)
-        assert first.cancelled()
-        await driver.close()
-
-    asyncio.run(scenario())

@@ -246,8 +246,7 @@ class Listener:
             self._part(claim.id, waiter)
             waiter = None
         if waiter is None or self.pool.shared:
-            first = waiter is None
-            connection, until = await self.pool.get(address, until, limited=first)
+            connection, until = await self.pool.get(address, until)
             waiter = self._join(waiting, connection)
         subscriptions = self._missing(waiter.group)
         data = packed([*subscriptions, *commands] if subscriptions else commands)
@@ -275,7 +274,7 @@ class Listener:
         group = self.groups.get(claim.name)
         if group is None or (waiter is not None and waiter.group is not group):
             return None
-        connection = self.pool.take(address, limited=waiter is None)
+        connection = self.pool.take(address)
         if connection is None:
             return None
         if connection is not group.connection or self._missing(group):
@@ -311,7 +310,7 @@ class Listener:
         return connection.open and connection.address == address
 
     def done(self, holder: str, waiter: Waiter, *, failed: bool) -> None:
-        """The request is over; a shared connection has a slot free again."""
+        """The request is over."""
         connection = waiter.group.connection
         if self.pool.shared:
             if failed:

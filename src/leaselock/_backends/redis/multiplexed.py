@@ -37,15 +37,16 @@ if TYPE_CHECKING:
 
 # Replies that arrive at least this often, in seconds, come from a server that is working.
 FLOWING = 0.25
-# How much later than its deadline a reply may come that is queued behind others.
-GRACE = 3.0
+# How much later than its deadline a reply may come while the server replies to other requests of
+# this client: ten thousand tasks that begin together are a queue of our own, not a silent server.
+GRACE = 30.0
 # The least time that a request gets: a busy event loop is not a silent server.
 LEAST = 0.25
 # Seconds after which a task that connects is cancelled again, and for which it is waited for.
 PATIENCE = 0.01
 LONGEST_STOP = 1.0
-# Sending fewer requests than this in one iteration of the loop takes no time worth counting.
-MANY = 1000
+# A request that waits longer than this for the loop to send it gets that time in addition.
+LATE = 0.05
 # A wait that is longer than this needs no timer.
 LONG = 1e8
 LONGEST_TIMER = 3600.0
@@ -88,10 +89,14 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
         self.changed = changed
         self.reader = codec().Reader()
         self.push_type = codec().PushNotification
+        # When the last reply was complete.
+        self.answered_at = 0.0
         # What was sent and is not answered, in order.
         self.pending: deque[Pending | Subscription] = deque()
         self.outgoing: list[bytes] = []
+        # How many requests are among that, and since when there are any.
         self.unsent = 0
+        self.unsent_since = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.timer_at = float("inf")
         # The last push message confirmed the end of a subscription (`shifts_replies`).
@@ -185,12 +190,10 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
             until = now + LEAST
         if subscriptions:
             self._expect(subscriptions)
-        if self.pending or self.outgoing:
-            self.unsent += 1
-            self._write(data)
-        else:
-            # The only request: it does not wait for others in this iteration of the loop.
-            self.transport.write(data)
+        if not self.unsent:
+            self.unsent_since = now
+        self.unsent += 1
+        self._write(data)
         self.pending.append(Pending(future, count, now, until))
         if until < self.timer_at:
             self._set_timer(until)
@@ -217,15 +220,18 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
         unsent, self.unsent = self.unsent, 0
         if self.open and outgoing:
             self.transport.write(b"".join(outgoing))
-            if unsent > MANY:
-                self._postpone(unsent)
+            late = self.now() - self.unsent_since
+            if late > LATE and unsent:
+                self._postpone(unsent, late)
 
-    def _postpone(self, count: int) -> None:
+    def _postpone(self, count: int, late: float) -> None:
         """Do not count the time that the loop took to send against the server."""
-        requests = [p for p in list(self.pending)[-count:] if isinstance(p, Pending)]
-        late = self.now() - requests[0].sent_at if requests else 0.0
-        for request in requests:
-            request.until += late
+        for request in reversed(self.pending):
+            if isinstance(request, Pending):
+                request.until += late
+                count -= 1
+                if not count:
+                    return
 
     def _set_timer(self, until: float) -> None:
         if self.timer is not None:
@@ -236,12 +242,13 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
     def _check_deadlines(self) -> None:
         """Fail the requests whose time is over; their replies may still come, and are dropped.
 
-        While replies arrive, those queued behind many others may take a little longer.
+        A request is charged only for the time in which the server replies to none: while replies
+        arrive, they are those to the requests before it.
         """
         now = self.now()
         self.timer, self.timer_at = None, float("inf")
         soonest = float("inf")
-        flowing = now - self.last_used < FLOWING
+        flowing = now - self.answered_at < FLOWING
         for request in self.pending:
             if isinstance(request, tuple) or request.future.done():
                 continue
@@ -287,6 +294,7 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
             return
         self.reader.feed(data)
         gets, push_type, pending = self.reader.gets, self.push_type, self.pending
+        unanswered = len(pending)
         try:
             while (reply := gets()) is not False:
                 if type(reply) is push_type:
@@ -313,6 +321,8 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
         except (codec().HiredisError, *NONSENSE):
             # This is not the protocol of Redis: what follows cannot be matched to a request.
             self._abort()
+        if len(pending) < unanswered:
+            self.answered_at = self.last_used
         if self.pushes:
             self.changed(self)
 

@@ -1,12 +1,11 @@
 """The connections of one client, and the queue for them. One text for threads and asyncio.
 
-Two constants differ. Threads have *exclusive* connections: one request at a time, as many
-connections as there are requests. Tasks have one *shared* connection to each server, which carries
-at most `PLACES` acquire requests at a time; other requests are few, and urgent.
+Threads have *exclusive* connections: one request at a time, as many connections as there are
+requests. Tasks have one *shared* connection to each server, which carries any number of requests.
 
-A task that finds no connection with a free slot queues, first in, first out. Its turn ends with a
-slot, with an error, or with the right to connect, which is passed on when its owner is cancelled.
-Time spent in the queue does not count against the request, as long as the server answers others.
+A task that finds another one connecting queues, first in, first out. Its turn ends with the
+connection, with an error, or with the right to connect, which is passed on when its owner is
+cancelled. Time spent in the queue does not count against the request.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
     from leaselock._backends.redis.messages import Address, Connection, Send
 
-# Upper limit of the requests for which memory is allocated at the same time.
-PLACES = 1000
 # The least time that a task waits in the queue; without it, one whose time is over would not wait
 # at all, even if its turn is next.
 LEAST = 0.25
@@ -72,7 +69,7 @@ class Pool:
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def take(self, address: Address, *, limited: bool = False) -> Connection | None:
+    def take(self, address: Address) -> Connection | None:
         """A connection that can be used at once, if there is one."""
         idle = self.idle.get(address)
         while idle:
@@ -82,8 +79,6 @@ class Pool:
                 continue
             if not self.shared:
                 idle.pop()
-            elif limited and (connection.users >= PLACES or self.queues.get(address)):
-                return None
             connection.users += 1
             return connection
         return None
@@ -104,7 +99,7 @@ class Pool:
         return self.shared or not connection.users
 
     def put(self, connection: Connection) -> None:
-        """A request is done: its connection, or its slot on it, is free for the next."""
+        """A request is done: an exclusive connection is free for the next."""
         connection.users -= 1
         if not connection.open or connection.generation is not self.generation:
             self._discard(connection)
@@ -114,8 +109,6 @@ class Pool:
             self.idle[connection.address].append(connection)
             if len(self.connections) > KEPT_UNUSED:
                 self.close_unused()
-        if self.queues:
-            self._serve(connection)
 
     def close_unused(self) -> bool:
         """Close the exclusive connections that nothing has used for a while; says whether there
@@ -137,21 +130,15 @@ class Pool:
         connection.close()
 
     def _serve(self, connection: Connection) -> None:
-        """Give free places to the first in the queue; without a connection, let one connect."""
-        address = connection.address
-        queue = self.queues.get(address)
-        while queue:
-            if not connection.open:
-                self._pass_on(address)
-                return
-            if connection.users >= PLACES:
-                return
-            queued = _next(queue)
-            if queued is not None:
-                connection.users += 1
-                queued.connection = connection
-                queued.signal.set()
-        self.queues.pop(address, None)
+        """Give a new connection to all that have queued for it; if it is lost, let one connect."""
+        if not connection.open:
+            self._pass_on(connection.address)
+            return
+        queue = self.queues.pop(connection.address, deque[QueuedRequest]())
+        while (queued := _next(queue)) is not None:
+            connection.users += 1
+            queued.connection = connection
+            queued.signal.set()
 
     def _pass_on(self, address: Address) -> None:
         """Let the first in the queue connect, unless another task is connecting."""
@@ -162,31 +149,26 @@ class Pool:
 
     # --- waiting --------------------------------------------------------------------------------
 
-    async def get(
-        self, address: Address, until: float, *, limited: bool = False
-    ) -> tuple[Connection, float]:
+    async def get(self, address: Address, until: float) -> tuple[Connection, float]:
         """A connection to *address*, and until when the request over it may take."""
-        connection = self.take(address, limited=limited)
+        connection = self.take(address)
         if connection is not None:
             return connection, until
         began = self.now()
-        if self.shared and (address in self.connecting or self.idle.get(address)):
+        if self.shared and address in self.connecting:
             connection = await self._queue(address, until)
         if connection is None:
             connection = await self._connect(address, until)
         return connection, until + self.now() - began if self.shared else until
 
     async def _queue(self, address: Address, until: float) -> Connection | None:
-        """Wait for a slot; None is the right to connect."""
+        """Wait for a connection; None is the right to make it."""
         queued = QueuedRequest()
         self.queues.setdefault(address, deque()).append(queued)
-        began = self.now()
-        time = max(LEAST, until - began)
+        until = max(until, self.now() + LEAST)
         try:
-            while not await Wait(queued.signal, began + time) and not queued.signal.is_set:
-                if not self._has_answered(address, began):
-                    raise Unreachable(f"{address} does not answer those who asked before")
-                began = self.now()
+            if not await Wait(queued.signal, until) and not queued.signal.is_set:
+                raise Unreachable(f"{address}: no connection within its time")
             if queued.error is not None:
                 raise Unreachable(str(queued.error)) from queued.error
         except BaseException:
@@ -198,9 +180,6 @@ class Pool:
                 self._pass_on(address)
             raise
         return queued.connection
-
-    def _has_answered(self, address: Address, since: float) -> bool:
-        return any(connection.last_used > since for connection in self.idle.get(address, ()))
 
     async def _connect(self, address: Address, until: float) -> Connection:
         if len(self.connections) >= KEPT_UNUSED and self.on_many and not self.shared:
