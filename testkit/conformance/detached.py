@@ -78,7 +78,7 @@ async def detached_lease_cannot_be_released_by_its_client(harness: Harness) -> N
     assert await lock.locked()
 
 
-@scenario("leases_expire", "detachable")
+@scenario("detachable")
 async def only_a_detached_lease_can_be_adopted(harness: Harness) -> None:
     """A free lock, an attached lease and a wrong token raise NotHeld."""
     client = harness.client()

@@ -417,7 +417,9 @@ class ClientCore:
                 state.readable()
             raise NotHeld(text, f"no detached lease on {text!r} has the token {wanted}")
         await context.renewer.start()
-        held, remaining = found.record, found.remaining or 0.0
+        held = found.record
+        # By a protocol without expiry it does not end by itself.
+        remaining = LONGEST_LEASE if found.remaining is None else found.remaining
         # Its release and its conversions depend on the mode, and the store counts the latter.
         mode: Mode = "update" if held.mode == "upgrading" else held.mode
         until = validity.valid_until(registry.backend.capabilities, sent_at, remaining)
