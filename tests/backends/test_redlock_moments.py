@@ -230,6 +230,48 @@ def test_without_a_majority_nothing_is_known(fixture: Fixture) -> None:
         Client(fixture, 3).acquire()
 
 
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_lock_that_two_masters_refuse_is_certainly_not_acquired(
+    fixture: Fixture, wait: bool
+) -> None:
+    """The vote of the third one was given back, so the caller need not wait for an answer."""
+    client, other = Client(fixture, 1), Client(fixture, 2)
+    fixture.refusing = {"m1", "m2"}
+    with pytest.raises(NotApplied, match=r"2 of 3 masters did not answer \(m1: .*; m2: "):
+        client.acquire(wait=wait)
+    assert not client.locks.given_back
+    assert not client.locks.uncertain
+    fixture.refusing = set()
+    fixture.time += SKIPPED_FOR
+    assert isinstance(other.acquire(), Grant)
+
+
+def test_a_vote_that_is_not_given_back_for_certain_keeps_the_outcome_open(fixture: Fixture) -> None:
+    client = Client(fixture, 1)
+    fixture.deaf, fixture.refusing = {"m0"}, {"m1", "m2"}
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown):
+            client.acquire()
+        fixture.time += SKIPPED_FOR
+    assert client.locks.uncertain
+    # Refused by all: this try has done nothing, but an earlier one may have.
+    fixture.deaf, fixture.refusing = set(), set(HOSTS)
+    with pytest.raises(NotApplied):
+        client.acquire()
+    assert client.locks.uncertain
+
+
+def test_a_place_in_the_queue_keeps_the_outcome_open(fixture: Fixture) -> None:
+    """Otherwise the claim would stay in the queue of the master that answered."""
+    client, other = Client(fixture, 1), Client(fixture, 2)
+    client.acquire()
+    fixture.refusing = {"m1", "m2"}
+    with pytest.raises(OutcomeUnknown):
+        other.acquire()
+    with pytest.raises(NotApplied):
+        Client(fixture, 3).acquire(wait=False)
+
+
 def test_votes_of_a_lost_try_are_given_back(fixture: Fixture) -> None:
     """Two clients have one vote each: neither has a majority."""
     first, second, third = (Client(fixture, number) for number in (1, 2, 3))

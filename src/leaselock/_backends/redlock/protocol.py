@@ -50,7 +50,7 @@ from leaselock._core.backend import (
     SetLifetime,
 )
 from leaselock._core.effects import Signal, Wait
-from leaselock.errors import StoreError
+from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -108,6 +108,7 @@ class Redlock(Backend):
 
         The other masters may carry out the release that made it the first a little later.
         """
+        first = claim.id not in self.uncertain and claim.id not in self.given_back
         for left in reversed(range(TRIES if wait else 1)):
             queue_master = self.all.queue_master()
             if wait:
@@ -124,7 +125,13 @@ class Redlock(Backend):
         votes.failed = True
         # Votes that do not count any more, too: what should have ended them did not arrive.
         unconfirmed = await self._give_back(claim, votes.granted(), until)
-        busy = self._busy(votes, claim, queue_master)
+        queued = any(isinstance(answer, Busy) for answer in votes.answers.values())
+        votes.placed = bool(unconfirmed) or (wait and queued)
+        try:
+            busy = self._busy(votes, claim, queue_master)
+        except NotApplied:
+            self._taken_back(claim, first)
+            raise
         if not wait:
             # Only now: a claim that may yet be granted must not be given back. After a majority
             # was won and its token not raised, the votes may be others than were given back.
@@ -258,6 +265,11 @@ class Redlock(Backend):
         self.forget(claim)
         await self.pending_releases.start()
         return votes.verdict(held_on(votes), len(votes.answers) - held_on(votes)) is not False
+
+    def _taken_back(self, claim: Claim, first: bool) -> None:
+        """No master has the claim; after its *first* try no request about it is under way."""
+        if first:
+            self._done_with(claim)
 
     def _done_with(self, claim: Claim) -> None:
         self.latest.pop(claim.id, None)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Votes:
     """The answers of the masters to one request, as far as they have arrived."""
 
-    __slots__ = ("answers", "asked", "changed", "errors", "failed", "final", "masters")
+    __slots__ = ("answers", "asked", "changed", "errors", "failed", "final", "masters", "placed")
 
     def __init__(self, masters: int) -> None:
         self.masters = masters
@@ -32,6 +32,8 @@ class Votes:
         self.changed = Signal()
         self.failed = False
         self.final = False
+        # Whether a master that has answered may have the claim, though there is no majority.
+        self.placed = False
 
     @property
     def quorum(self) -> int:
@@ -73,14 +75,16 @@ class Votes:
         return False if no > self.masters - self.quorum else None
 
     def error(self, what: str, shown: Sequence[str]) -> StoreError:
-        """Why there is no majority. Nothing was applied for sure only if all masters refused."""
+        """Why there is no majority. Nothing was applied for sure only if the others refused, and
+        those that answered have taken back what they did.
+        """
         reasons = "; ".join(f"{shown[i]}: {error}" for i, error in sorted(self.errors.items()))
         silent = self.masters - len(self.answers)
         message = (
             f"{what}: {silent} of {self.masters} masters did not answer ({reasons or 'no time'})"
         )
         refused = all(isinstance(error, NotApplied) for error in self.errors.values())
-        nothing = refused and self.complete and not self.granted()
+        nothing = refused and self.complete and not self.placed
         reason = self._reason()
         made = not_applied(message, reason) if nothing else OutcomeUnknown(message, reason)
         made.__cause__ = next(iter(self.errors.values()), None)
