@@ -15,7 +15,7 @@ from tests.cli.processes import LEASELOCK, Shell
 
 import leaselock
 from leaselock import Holder, LockInfo
-from leaselock._cli.listing import cut, table
+from leaselock._cli.listing import cut, cut_middle, table
 from leaselock._cli.show import lock_lines
 from leaselock.documents import utc_time
 
@@ -90,6 +90,13 @@ def test_what_is_cut_fits() -> None:
     assert cut("nightly close", 13) == "nightly close"
     assert cut("nightly close", 9) == "nightl..."
     assert cut("夜間の締め処理", 9) == "夜間の...", "such a character takes two columns"
+
+
+def test_what_is_cut_in_the_middle_keeps_both_ends() -> None:
+    assert cut_middle("nightly close", 13) == "nightly close"
+    assert cut_middle("com.example.Reservation:12", 12) == "com.e...n:12"
+    assert cut_middle("夜間の締め処理", 9) == "夜...理", "such a character takes two columns"
+    assert cut_middle("nightly close", 3) == "..."
 
 
 def test_show_of_a_free_lock(shell: Shell) -> None:

@@ -256,6 +256,19 @@ def test_the_graph_cuts_no_name_and_crosses_no_box(browser: Chromium) -> None:
         browser.open("about:blank")
 
 
+def test_a_deadlock_of_three_is_seen_without_scrolling(browser: Chromium) -> None:
+    own = example_store.ExampleStore()
+    with served(lambda: own) as url:
+        for width in (390, 1280, 1920):
+            browser.size(width, 1000)
+            browser.open(f"{url}?{width}#lock=account%3A118")
+            browser.wait("document.querySelectorAll('#detail-graph .node.deadlocked').length === 3")
+            graph = "document.getElementById('detail-graph')"
+            assert browser.value(f"{graph}.scrollWidth <= {graph}.clientWidth")
+            assert browser.value(f"{graph}.scrollHeight <= {graph}.clientHeight")
+        browser.open("about:blank")
+
+
 def test_by_keyboard(browser: Chromium, page: str, store: str) -> None:
     with leaselock.Client(store) as client:
         for name in ("apple", "banana", "cherry"):

@@ -166,6 +166,20 @@ def cut(text: str, width: int) -> str:
     return text[:end] + CUT
 
 
+def cut_middle(text: str, width: int) -> str:
+    """The same with the beginning and the end: names that begin alike differ at the end."""
+    if display_width(text) <= width:
+        return text
+    room = max(0, width - len(CUT))
+    last = room // 2
+    end, start = room - last, len(text) - last
+    while display_width(text[:end]) > room - last:
+        end -= 1
+    while display_width(text[start:]) > last:
+        start += 1
+    return text[:end] + CUT + text[start:]
+
+
 def _narrow(lock: LockInfo, width: int, paint: Paint, deadlocked: bool) -> list[str]:
     import textwrap
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._cli.deadlocks import deadlock_lines
 from leaselock._cli.formatting import escape, format_duration, short_name
-from leaselock._cli.listing import COLUMNS, NEVER, NOTHING, cut, oldest_wait, sorted_locks
+from leaselock._cli.listing import (
+    COLUMNS,
+    NEVER,
+    NOTHING,
+    cut,
+    cut_middle,
+    oldest_wait,
+    sorted_locks,
+)
 from leaselock._cli.show import lock_lines
 from leaselock.live import key_of
 
@@ -52,6 +60,10 @@ class Row(NamedTuple):
     cells: tuple[str, ...]
 
 
+# These are cut in the middle: what begins alike differs at the end.
+ENDS_MATTER = ("NAME", "HOLDER")
+
+
 def column_widths(width: int) -> dict[str, int]:
     """Return the columns for a terminal of that *width*; NAME and HOLDER share what is left."""
     shown = {name: each for name, each in WIDTHS.items() if width >= WIDE.get(name, 0)}
@@ -69,7 +81,10 @@ def rows(view: View, *, sort: str, only: str, widths: dict[str, int]) -> list[Ro
         mark = mark_of(view, lock)
         texts = {name: escape(CELLS[name](lock)) for name in widths}
         texts["NAME"] = f"{mark} {texts['NAME']}"
-        cells = tuple(cut(texts[name], width) for name, width in widths.items())
+        cells = tuple(
+            (cut_middle if name in ENDS_MATTER else cut)(texts[name], width)
+            for name, width in widths.items()
+        )
         found.append(Row(lock.name, mark, cells))
     return found
 

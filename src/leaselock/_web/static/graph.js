@@ -5,7 +5,9 @@ const HEIGHT = 42, ROW = HEIGHT + 18, MARGIN = 12;
 // The width of a letter of a lock's name, at most on average.
 const LETTER = 8;
 // Narrower beside the table than across the page.
-let WIDTH = 190, COLUMN = 340, LETTERS = 25;
+let WIDTH = 190, COLUMN = 340, LETTERS = 25, ACROSS = 130;
+// A picture that is wider than its place is made smaller, as long as it can be read.
+const SMALLEST = 0.65;
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
 function make(tag, attributes = {}, ...children) {
@@ -75,7 +77,7 @@ function place(part, waits, stuck, top, centres) {
   // their lines cross no box.
   const circle = columns[0].filter((id) => core.has(id));
   const rest = columns[0].filter((id) => !core.has(id));
-  const radiusX = circle.length > 2 ? (WIDTH + 130) / 1.5 : 0;
+  const radiusX = circle.length > 2 ? (WIDTH + ACROSS) / 1.5 : 0;
   const radiusY = circle.length > 1 ? Math.max(62, circle.length * 26) : 0;
   const circleHeight = circle.length ? 2 * radiusY + HEIGHT : 0;
   const height = Math.max(
@@ -192,7 +194,7 @@ export const address = (name) => `#lock=${encodeURIComponent(name.toWellFormed?.
 // Replace the content of *container* with a picture of *data*, as /api/graph sends it. *text* makes
 // a text visible, *person* names an owner.
 export function draw(container, data, { text, person }) {
-  [WIDTH, COLUMN, LETTERS] = container.clientWidth < 380 ? [110, 204, 14] : container.clientWidth < 520 ? [146, 234, 19] : [190, 350, 25];
+  [WIDTH, COLUMN, LETTERS, ACROSS] = container.clientWidth < 380 ? [110, 196, 14, 90] : container.clientWidth < 520 ? [136, 222, 17, 90] : [190, 350, 25, 130];
   const notes = [];
   const note = (words) => notes.push(Object.assign(document.createElement("p"), { textContent: words }));
   if (data.left_out) note(`${data.left_out} more waits are not drawn.`);
@@ -207,7 +209,7 @@ export function draw(container, data, { text, person }) {
   const [centres, right, bottom] = arrange(components(data.owners, data.waits), data.waits, stuck, container.clientWidth, bows ? 60 : MARGIN);
   const count = `${data.owners.length} owners, ${data.waits.length} waits, ${stuck.size} owners in a deadlock`;
   const id = `${container.id}-head`;
-  const svg = make("svg", { height: bottom, role: "group", "aria-label": `Waits-for graph: ${count}` },
+  const svg = make("svg", { role: "group", "aria-label": `Waits-for graph: ${count}` },
     make("defs", {}, arrow(`${id}-arrow`, ""), arrow(`${id}-bad`, "deadlocked")));
   const labels = [];
   // A name beside a bow may be longer than the boxes are wide.
@@ -219,7 +221,9 @@ export function draw(container, data, { text, person }) {
     first = Math.min(first, x - half);
     last = Math.max(last, x + half);
   }
-  svg.setAttribute("width", last - first);
+  const scale = Math.max(SMALLEST, Math.min(1, container.clientWidth / (last - first)));
+  svg.setAttribute("width", (last - first) * scale);
+  svg.setAttribute("height", bottom * scale);
   svg.setAttribute("viewBox", `${first} 0 ${last - first} ${bottom}`);
   for (const owner of data.owners) {
     const { x, y } = centres.get(owner.id);
