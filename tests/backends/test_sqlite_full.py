@@ -88,3 +88,17 @@ def test_requests_on_a_full_disk_succeed_or_are_refused(disk: Path) -> None:
     assert two.acquire("n", wait=True) is not None
     one.close()
     two.close()
+
+
+def test_a_client_that_opens_the_file_on_a_full_disk_says_so(disk: Path) -> None:
+    url = f"sqlite:///{disk}/locks.db"
+    with leaselock.Client(url) as client, client.lock("a"):
+        pass
+    fill(disk / "ballast")
+    with leaselock.Client(url, op_timeout=0.5) as client:
+        with pytest.raises(leaselock.StoreError, match="the disk is full"):
+            client.lock("a").acquire()
+        assert any("the disk is full" in finding.what for finding in client.doctor())
+    (disk / "ballast").unlink()
+    with leaselock.Client(url) as client:
+        client.lock("a").acquire()

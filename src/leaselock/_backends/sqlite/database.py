@@ -116,7 +116,17 @@ def translated(error: sqlite3.Error, path: str) -> NotApplied | OutcomeUnknown:
     kind = OutcomeUnknown if uncertain else NotApplied
     denied = code in (sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY)
     text = f"{path}: {error} ({getattr(error, 'sqlite_errorname', 'SQLite')})"
+    if code == sqlite3.SQLITE_IOERR and _disk_is_full(path):
+        text += ": the disk is full"
     return kind(text, "denied" if denied else "refused")
+
+
+def _disk_is_full(path: str) -> bool:
+    """SQLite says it of a write, but not where it has no room for the files beside the database."""
+    try:
+        return os.statvfs(os.path.dirname(path)).f_bavail == 0
+    except OSError:
+        return False
 
 
 def connect(
