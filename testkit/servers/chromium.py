@@ -1,133 +1,71 @@
-"""A headless Chromium that tests control by the DevTools protocol, over a pair of pipes."""
+"""A headless Chromium, the one of the system, that tests control with Playwright."""
 
 from __future__ import annotations
 
-import base64
 import json
-import os
-import subprocess
-import tempfile
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
+from playwright.sync_api import ConsoleMessage, Error, sync_playwright
 from testkit.servers.process import eventually, program
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# As root, and in containers, Chromium's own sandbox cannot be set up. The page under test is ours.
-OPTIONS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-    *("--no-first-run", "--disable-extensions", "--hide-scrollbars", "--remote-debugging-pipe"),
-    *("--disable-background-networking", "--force-color-profile=srgb"),
-)
-# What is sent for a key: its code, and the text that it types.
-KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "ArrowDown": (40, ""), "ArrowUp": (38, "")}
-KEYS |= {"Tab": (9, ""), "/": (191, "/")}
+OPTIONS = ("--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb")
 
 
 class Chromium:
     """One browser with one page. What the page logs as an error is in *problems*."""
 
     def __enter__(self) -> Self:
-        chromium = program("chromium")
-        self.profile = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
-        profile = self.profile.name
-        commands, self.commands = os.pipe()
-        self.replies, replies = os.pipe()
-        # The browser reads commands from descriptor 3 and writes replies to descriptor 4.
-        script = f'exec 3<&{commands} 4>&{replies}; exec "$@"'
-        self.process = subprocess.Popen(
-            [
-                "bash",
-                "-c",
-                script,
-                "bash",
-                chromium,
-                *OPTIONS,
-                f"--user-data-dir={profile}",
-            ],
-            pass_fds=(commands, replies),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(commands)
-        os.close(replies)
-        self.reader = os.fdopen(self.replies, "rb")
-        self.buffer = b""
-        self.number = 0
-        self.session = ""
         self.problems: list[str] = []
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
-        self.session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self.call(f"{domain}.enable")
+        with ExitStack() as stack:
+            browsers = stack.enter_context(sync_playwright()).chromium
+            # As root, and in containers, Chromium's own sandbox cannot be set up. The page under
+            # test is ours.
+            browser = browsers.launch(
+                executable_path=program("chromium"), chromium_sandbox=False, args=OPTIONS
+            )
+            stack.callback(browser.close)
+            # `size` sets the size, and whether it is a phone, while the page is open.
+            self.page = browser.new_page(no_viewport=True)
+            self.devtools = self.page.context.new_cdp_session(self.page)
+            self.page.on("pageerror", self._note_error)
+            self.page.on("console", self._note_message)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        os.close(self.commands)
-        self.process.wait()
-        self.reader.close()
-        self.profile.cleanup()
+        self._stack.close()
 
-    def call(self, method: str, **params: object) -> dict[str, Any]:
-        """Send a command, and return its result."""
-        self.number += 1
-        message = {"id": self.number, "method": method, "params": params}
-        if self.session:
-            message["sessionId"] = self.session
-        os.write(self.commands, json.dumps(message).encode() + b"\0")
-        while (reply := self._read()).get("id") != self.number:
-            self._note(reply)
-        assert "error" not in reply, reply
-        result: dict[str, Any] = reply["result"]
-        return result
+    def _note_error(self, error: Error) -> None:
+        self.problems.append(error.stack or error.message)
 
-    def _read(self) -> dict[str, Any]:
-        while b"\0" not in self.buffer:
-            chunk = os.read(self.reader.fileno(), 1 << 20)
-            assert chunk, "the browser has ended"
-            self.buffer += chunk
-        line, _, self.buffer = self.buffer.partition(b"\0")
-        reply: dict[str, Any] = json.loads(line)
-        return reply
-
-    def _note(self, event: dict[str, Any]) -> None:
-        """Keep the errors of the page: exceptions, blocked content, files that are missing."""
-        params = event.get("params", {})
-        if event["method"] == "Runtime.exceptionThrown":
-            details = params["exceptionDetails"]
-            self.problems.append(details.get("exception", {}).get("description", details["text"]))
-        elif event["method"] == "Log.entryAdded" and params["entry"]["level"] == "error":
-            entry = params["entry"]
-            self.problems.append(f"{entry['text']} {entry.get('url', '')}")
+    def _note_message(self, message: ConsoleMessage) -> None:
+        """Keep the errors of the page: blocked content, files that are missing."""
+        if message.type == "error":
+            self.problems.append(f"{message.text} {message.location['url']}")
 
     def size(self, width: int, height: int, *, dark: bool = False, touch: bool = False) -> None:
         """Set the size of the window and the colours that the user prefers."""
-        self.call(
+        self.devtools.send(
             "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=touch,
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": touch},
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.page.emulate_media(color_scheme="dark" if dark else "light")
 
     def open(self, url: str) -> None:
         """Open a page, and wait until it is loaded."""
-        self.call("Page.navigate", url=url)
-        eventually(lambda: self.value("document.readyState") == "complete")
+        self.page.goto(url)
+
+    def begin_to_open(self, url: str) -> None:
+        """Open a page, and do not wait until it is loaded."""
+        self.page.goto(url, wait_until="commit")
 
     def value(self, expression: str) -> Any:
         """The value of an expression in the page."""
-        result = self.call(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
-        assert "exceptionDetails" not in result, result
-        return result["result"].get("value")
+        return self.page.evaluate(expression)
 
     def wait(self, expression: str) -> None:
         """Wait until an expression is true in the page."""
@@ -140,16 +78,12 @@ class Chromium:
 
     def press(self, key: str) -> None:
         """Press a key."""
-        code, text = KEYS[key]
-        common = {"key": key, "windowsVirtualKeyCode": code}
-        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
-        self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+        self.page.keyboard.press(key)
 
     def type(self, text: str) -> None:
         """Type a text where the focus is."""
-        self.call("Input.insertText", text=text)
+        self.page.keyboard.insert_text(text)
 
     def picture(self, path: Path) -> None:
         """Write what the window shows as PNG."""
-        data = self.call("Page.captureScreenshot", format="png")["data"]
-        path.write_bytes(base64.b64decode(data))
+        self.page.screenshot(path=path)

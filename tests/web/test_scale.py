@@ -126,7 +126,7 @@ def test_the_page_of_a_large_store(shell: Shell, capsys: pytest.CaptureFixture[s
         browser = stack.enter_context(Chromium())
         browser.size(1280, 900)
         began = time.monotonic()
-        browser.call("Page.navigate", url=url)
+        browser.begin_to_open(url)
         browser.wait("document.querySelectorAll('#rows tr').length === 200")
         shown = time.monotonic() - began
         assert browser.text("#held") == str(LOCKS)
