@@ -71,6 +71,10 @@ def test_unknown_event_is_an_error() -> None:
         unpack(strange)
 
 
+def test_the_folder_may_be_a_string(recorded: Path) -> None:
+    assert History.read(str(recorded)).processes == History.read(recorded).processes
+
+
 def test_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         History.read(tmp_path / "none")

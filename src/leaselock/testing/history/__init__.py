@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leaselock.testing.record_format import (
@@ -29,7 +30,6 @@ from leaselock.testing.record_format import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from leaselock.testing.record_format import Record
 
@@ -211,8 +211,9 @@ class History:
         return history
 
     @classmethod
-    def read(cls, folder: Path) -> History:
+    def read(cls, folder: str | Path) -> History:
         """Build a history from the files of a folder."""
+        folder = Path(folder)
         return cls.of(read_records(folder), read_names(folder))
 
     @property
