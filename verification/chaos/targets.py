@@ -70,8 +70,11 @@ def etcd(name: str, stack: ExitStack, folder: Path) -> Target:
 
 
 def dynamodb(name: str, stack: ExitStack, folder: Path) -> Target:
-    """Amazon's engine for tests, which keeps its table on disk, and is killed or frozen."""
-    server = stack.enter_context(DynamoDB(durable=True))
+    """Amazon's engine for tests, which keeps its data when it is killed."""
+    server = DynamoDB(durable=True)
+    stack.callback(server.close)
+    with leaselock.Client(server.url(name)) as client:
+        client.setup()
     proxy = stack.enter_context(Proxy(server.port))
 
     def kill(rng: random.Random) -> None:
@@ -80,15 +83,14 @@ def dynamodb(name: str, stack: ExitStack, folder: Path) -> Target:
         server.start()
 
     def freeze(rng: random.Random) -> None:
-        server.running().pause()
+        process = server.running()
+        process.pause()
         pause(rng)
-        server.running().cont()
+        process.cont()
 
-    with leaselock.Client(server.url("chaos")) as client:
-        client.setup()
-    url = server.url("chaos", endpoint=f"http://{HOST}:{proxy.port}")
     faults = {**network_faults([proxy]), "kill server": kill, "freeze server": freeze}
-    return behind_proxies(Target(name, url, faults, idle=20.0), [proxy])
+    url = server.url(name, endpoint=f"http://{HOST}:{proxy.port}")
+    return behind_proxies(Target(name, url, faults, idle=15.0), [proxy])
 
 
 def sharing(
@@ -123,6 +125,7 @@ TARGETS: dict[str, Callable[[str, ExitStack, Path], Target]] = {
     "redis-sharing": sharing(redis.single),
     "zookeeper-sharing": sharing(zookeeper),
     "etcd-sharing": sharing(etcd),
+    "dynamodb-sharing": sharing(dynamodb),
     "postgres-lease-sharing": sharing(sql.postgres),
     "postgres-row-sharing": sharing(partial(sql.postgres, protocol="row")),
     "postgres-advisory-sharing": sharing(partial(sql.postgres, protocol="advisory")),
