@@ -13,7 +13,7 @@ import time
 from verification.tla import tlc
 from verification.tla.checks import CHECKS, TRACES, Trace
 
-BATCH = 60
+BATCH = 100
 
 
 def main() -> int:

@@ -51,8 +51,10 @@ SETTLED = 0.05
 class Slot:
     """An event at its place; it has happened only if it is filled."""
 
-    def __init__(self, at: int, believed: frozenset[tuple[str, int, int]]) -> None:
-        self.event: dict[str, object] = {"at": at, "believed": believed}
+    def __init__(self, at: int, believed: frozenset[tuple[str, int, int]], number: int) -> None:
+        self.event: dict[str, Any] = {"at": at, "believed": believed}
+        # The number of the document's last write.
+        self.number = number
 
     def fill(self, kind: str, **fields: object) -> None:
         """It has happened."""
@@ -107,7 +109,9 @@ class Recorder:
     def slot(self) -> Slot:
         """The place for an event now."""
         now = self.scenario.simulator.time
-        slot = Slot(ticks(now), frozenset(self._believed(now)))
+        document = self.scenario.model.parsed.get(NAME)
+        number = 0 if document is None else document["n"]
+        slot = Slot(ticks(now), frozenset(self._believed(now)), number)
         if not self.done:
             self.slots.append(slot)
         return slot
@@ -117,8 +121,29 @@ class Recorder:
         self.slot().fill(kind, **fields)
 
     def events(self) -> list[dict[str, object]]:
-        """What has happened."""
-        return [slot.event for slot in self.slots if "kind" in slot.event]
+        """What has happened. Left out is a look that is answered, if its client has done nothing
+        since it was answered the same from the same document: the polling of waiters.
+        """
+        events: list[dict[str, object]] = []
+        answered: dict[str, tuple[int, int]] = {}
+        for slot in self.slots:
+            if "kind" not in slot.event:
+                continue
+            kind, client = slot.event["kind"], slot.event["c"]
+            if kind == "see":
+                events.append(slot.event)
+                continue
+            if kind == "answer" and slot.event["op"] == "acquire":
+                answer = (slot.event["k"], slot.number)
+                looked = events and (events[-1]["kind"], events[-1]["c"]) == ("see", client)
+                if looked and answered.get(client) == answer:
+                    events.pop()
+                    continue
+                answered[client] = answer
+            else:
+                answered.pop(client, None)
+            events.append(slot.event)
+        return events
 
     def _believed(self, now: float) -> Iterator[tuple[str, int, int]]:
         for name, registry in self.scenario.judge.registry.items():
@@ -190,8 +215,7 @@ class Recorder:
         elif isinstance(request, Release):
             self.over.add(request.claim.id)
         if operation.answer is not None and operation.op != "renew":
-            stamp = EVER
-            operation.answer.fill("answer", c=machine, k=number, op=operation.op, stamp=stamp)
+            operation.answer.fill("answer", c=machine, k=number, op=operation.op)
 
     def learn(self, machine: str, asker: str | None, found: Found, write: Write | None) -> None:
         """A client has what it has read, or what a write was refused with."""
@@ -259,8 +283,9 @@ class Recorder:
         """The store has carried out a write."""
         if self.base is None:
             self.base = document["n"] - 1
-        self.add("stored", c=machine, doc=self._projected(document, self.base))
         write = self.writes.get(document["by"])
+        # The document is the one that was sent; if not, no step of the model is so.
+        self.add("stored" if write else "foreign", c=machine, n=document["n"] - self.base)
         if write is not None:
             write.after = self.slot()
 

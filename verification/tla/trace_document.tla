@@ -15,7 +15,7 @@ Event == Traces[run][at]
 
 (* What an event says in the place of what the model leaves open. Only "see" and "refused" read. *)
 TraceSaid == IF Event.kind \in {"see", "refused"} THEN {Event.said} ELSE {}
-TraceStamps == IF Event.kind \in {"put", "answer"} THEN {Event.stamp} ELSE {}
+TraceStamps == CASE Event.kind = "put" -> {Event.stamp} [] Event.kind = "answer" -> {Ever} [] OTHER -> {}
 (* Waiters that were silent for long are dropped by the next write. Of each the code dropped all or none. *)
 Silent == IF Event.kind # "put" THEN {}
           ELSE {store.queue[i].id : i \in DOMAIN store.queue}
@@ -37,9 +37,10 @@ Action(e) ==
     [] e.kind = "answer" -> Asked(e) /\ puts' = puts
     [] e.kind = "put" -> Asked(e) /\ Stamped(e) /\ \E p \in puts' \ puts : p.c = e.c /\ p.live /\ p.doc = e.doc
     [] e.kind = "stored" -> \E p \in {q \in puts : q.c = e.c /\ q.good} :
-                               p.doc = e.doc /\ (IF p.live THEN Store(p) ELSE Arrive(p))
+                               p.doc.n = e.n /\ (IF p.live THEN Store(p) ELSE Arrive(p))
     [] e.kind = "heard" -> \E p \in {q \in puts : q.c = e.c} : Heard(p)
     [] e.kind = "refused" -> \E p \in {q \in puts : q.c = e.c} : Refused(p)
+    [] e.kind = "foreign" -> FALSE
     [] e.kind = "unheard" -> \E p \in {q \in puts : q.c = e.c} : Unheard(p) \/ GiveUp(p)
 (* A client believes to hold no longer than the model's client does. *)
 Believed(e) == \A b \in e.believed : cl'[b[1]].k = b[2] /\ cl'[b[1]].valid >= b[3]
