@@ -162,6 +162,10 @@ StartRenew(c) == ~cl[c].writes /\ cl[c].valid > 0 /\ Request(c, "renew", cl[c])
 
 StartRelease(c) == ~cl[c].writes /\ cl[c].k > 0 /\ Request(c, "release", [cl[c] EXCEPT !.valid = 0, !.refused = FALSE])
 
+(* A release that is repeated after it was answered; runs of the code have it. It changes no more than any other *)
+(* request does, so it is no part of Next.                                                                     *)
+ReleaseAgain(c) == ~cl[c].writes /\ cl[c].k < 0 /\ Request(c, "release", [cl[c] EXCEPT !.k = -@])
+
 (* A try that was refused ends without a release, if none of its writes is in flight. *)
 Finish(c) ==
   /\ cl[c].refused /\ ~cl[c].writes /\ \A p \in puts : p.c # c
@@ -181,7 +185,7 @@ Written(p) == \* the writes that are still under way after p has succeeded: all 
 
 (* A write arrives, and may succeed; its sender, if it still waits, hears of it at once, later or never. *)
 Success(p, known, here) ==
-  LET r == IF known.n > p.doc.n THEN known ELSE [Learn(known, p.doc.n, p.doc.hold, p.start, -1) EXCEPT !.current = here]
+  LET r == IF known.n > p.doc.n THEN known ELSE [Learn(known, p.doc.n, p.doc.hold, p.start, -1) EXCEPT !.current = here, !.first = Min(@, p.start)]
   IN Answered(r, p.answer, p.start)
 Unanswered(r) == [r EXCEPT !.writes = FALSE, !.fresh = FALSE]
 Others == [c \in Clients |-> [cl[c] EXCEPT !.current = FALSE]]

@@ -25,8 +25,8 @@ TraceChoices == [late : {-Early, Ever}, alive : BOOLEAN, fence : {Event.kind = "
 Asked(e) ==
   /\ CASE e.op = "acquire" -> StartAcquire(e.c)
        [] e.op = "renew" -> StartRenew(e.c)
-       [] e.op = "release" -> StartRelease(e.c)
-  /\ cl[e.c].k = e.k
+       [] e.op = "release" -> StartRelease(e.c) \/ ReleaseAgain(e.c)
+  /\ cl[e.c].k = e.k \/ (e.op = "release" /\ cl[e.c].k = -e.k)
 (* The store's clock may show no more than that: it was the latest when the write was sent. *)
 Stamped(e) == e.stamp >= now + Apart
 
