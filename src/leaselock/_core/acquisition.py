@@ -118,11 +118,8 @@ class Acquisition(Retry):
         # In the step that made the claim: a client that is closed now waits for the end of this.
         in_flight.active += 1
         try:
-            if registry.listeners.all:
-                await self._report("acquiring")
-            if not registry.renewing.running:
-                await renewer.start()
-                self._check_open()
+            if registry.listeners.all or not registry.renewing.running:
+                await self._begin(renewer)
             until = self._next_request()
             while True:
                 self.placed = True
@@ -172,6 +169,14 @@ class Acquisition(Retry):
         finally:
             self.backend.forget(self.claim)
             in_flight.exit()
+
+    async def _begin(self, renewer: Renewer) -> None:
+        """Report it, and start the renewer: most acquisitions need neither."""
+        if self.registry.listeners.all:
+            await self._report("acquiring")
+        if not self.registry.renewing.running:
+            await renewer.start()
+            self._check_open()
 
     def _hold(self, grant: Grant, valid_until: float, owner: Owner) -> Hold:
         hold = self.registry.add(
