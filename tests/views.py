@@ -164,6 +164,7 @@ def check_commands(url: str, found: Mapping[str, str | None], names: Iterable[st
         run(url, "show", "--json", name)
         run(url, "wait", "--until", "held", "-w", "0", name)
         run(url, "check", name, "--token", "1")
+        run(url, "break", name, "--token", str(NEVER_DRAWN), "--message", "test")
 
 
 def check_page(page: str, found: Mapping[str, str | None], names: Iterable[str]) -> None:
