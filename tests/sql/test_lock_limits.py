@@ -77,7 +77,7 @@ def test_what_is_no_connection_is_named(sqlite: Database) -> None:
     engine = sqlite.engine()
     with sqlite.plain() as connection:
         for thing in (connection, None, "sqlite://"):
-            with pytest.raises(TypeError, match="of SQLAlchemy, or one of their asynchronous"):
+            with pytest.raises(TypeError, match="of SQLAlchemy, synchronous or asynchronous"):
                 wanted(thing)
     with pytest.raises(TypeError, match=r"not Engine: with engine\.begin\(\)"):
         wanted(engine)
