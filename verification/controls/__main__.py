@@ -14,7 +14,7 @@ from verification.hazards.private_servers import MAKERS, stores
 from verification.hazards.runner import run_cells
 
 if TYPE_CHECKING:
-    from verification.hazards.runner import Table
+    from verification.hazards.table import Table
 
 HEAD = """\
 # Negative controls

@@ -10,17 +10,16 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
 from verification.controls import trials
+from verification.controls.trials import peer
 from verification.hazards.catalogue import HAZARDS, Hazard
 from verification.hazards.methods import Method
+from verification.hazards.table import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from verification.hazards.outcome import Outcome
-    from verification.hazards.runner import Cell
     from verification.hazards.trial import Trial
-
-PEERS = "verification.controls.peers"
 
 
 class Control(NamedTuple):
@@ -46,11 +45,6 @@ class Control(NamedTuple):
         return self.method.name, self.hazard.key
 
 
-def peer(name: str, store: str, kind: str) -> Method:
-    """Return a locking method that uses another library's lock."""
-    return Method(name, store, f"{PEERS}:{kind}")
-
-
 def own_hazard(key: str, function: Callable[[Trial], Outcome], row: str) -> Hazard:
     """Return a hazard that is not in the hazard table."""
     return Hazard(key, key, function, row)
@@ -62,7 +56,6 @@ POTTERY = peer("pottery Redlock", "redlock", "Pottery")
 REDLOCK_PY = peer("redlock-py", "redlock", "RedlockPy")
 KAZOO = peer("kazoo Lock", "zookeeper", "Kazoo")
 AT_THE_END = peer("kazoo Lock, counter at its end", "zookeeper", "KazooAtTheEnd")
-BEYOND = peer("kazoo Lock, counter beyond its end", "zookeeper", "KazooBeyond")
 # Trials with these use no worker processes.
 ADVISORY = Method("pg_advisory_lock", "postgresql", "")
 DLOCK = Method("sqlalchemy-dlock", "postgresql", "")
@@ -124,6 +117,4 @@ CONTROLS = {control.key: control for control in _controls()}
 
 def cells() -> list[Cell]:
     """Return the cells to run."""
-    from verification.hazards.runner import Cell
-
     return [Cell(control.method, control.hazard) for control in CONTROLS.values()]

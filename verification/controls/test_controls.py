@@ -12,7 +12,7 @@ from verification.controls.controls import CONTROLS, Control
 from verification.hazards.outcome import Verdict
 
 if TYPE_CHECKING:
-    from verification.hazards.runner import Table
+    from verification.hazards.table import Table
 
 pytestmark = [
     pytest.mark.timeout(600),

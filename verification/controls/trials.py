@@ -17,6 +17,7 @@ from testkit.polling import poll_until
 from testkit.proxy import Proxy
 from testkit.servers.pgbouncer import PgBouncer
 from verification.controls.peers import RedisPy, redis_of
+from verification.hazards.methods import Method
 from verification.hazards.naive_sql import connect
 from verification.hazards.outcome import Outcome, failed, survived
 from verification.hazards.trial import GRACE, LONG
@@ -29,6 +30,16 @@ from leaselock.testing.verdict import Kind
 if TYPE_CHECKING:
     from verification.hazards.trial import Trial
 
+PEERS = "verification.controls.peers"
+
+
+def peer(name: str, store: str, kind: str) -> Method:
+    """Return a locking method that uses another library's lock."""
+    return Method(name, store, f"{PEERS}:{kind}")
+
+
+# The rival of `overflow`.
+BEYOND = peer("kazoo Lock, counter beyond its end", "zookeeper", "KazooBeyond")
 ROUNDS = 600
 TIMEOUT_MS = 20
 APART = 0.15
@@ -95,8 +106,6 @@ def overflow(trial: Trial) -> Outcome:
     """The counter of sequential nodes passes 2147483647 while the lock is held. (The trial sets the
     numbers: a server would need weeks to count so far.)
     """
-    from verification.controls.controls import BEYOND
-
     holder, rival = trial.worker(), trial.pool.take()
     trial.workers.append(rival)
     rival.start_program(BEYOND, trial.url)

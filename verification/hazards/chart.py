@@ -11,7 +11,7 @@ from verification.hazards.report import LEGEND, MARKS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from verification.hazards.runner import Table
+    from verification.hazards.table import Table
 
 # Distinguishable with red-green colour blindness, too: blue, yellow, orange.
 COLOURS = {

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from verification.hazards.catalogue import Hazard
-    from verification.hazards.runner import Table
+    from verification.hazards.table import Table
 
 MARKS = {
     Verdict.SURVIVED: "✔",

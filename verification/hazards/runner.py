@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from verification.hazards.catalogue import HAZARDS
+from verification.hazards.chart import draw, require_matplotlib
 from verification.hazards.methods import METHODS
 from verification.hazards.outcome import Outcome, TrialEnded, Verdict
 from verification.hazards.process_pool import ProcessPool
+from verification.hazards.report import every_observation, markdown
+from verification.hazards.table import Cell, Table
 from verification.hazards.trial import Trial
 
 if TYPE_CHECKING:
@@ -27,36 +30,6 @@ if TYPE_CHECKING:
 
 # Cells mostly wait.
 PARALLEL = 10
-
-
-class Cell(NamedTuple):
-    """One locking method and one hazard."""
-
-    method: Method
-    hazard: Hazard
-
-
-class Table(NamedTuple):
-    """The outcomes of a run."""
-
-    hazards: Sequence[Hazard]
-    methods: Sequence[Method]
-    outcomes: dict[tuple[str, str], Outcome]
-    """By the method's name and the hazard's key."""
-
-    def of(self, method: Method, hazard: Hazard) -> Outcome:
-        """Return the outcome of one cell."""
-        return self.outcomes[method.name, hazard.key]
-
-    def failures(self) -> list[str]:
-        """Return failed cells of leaselock's defaults, and cells of any method with an error."""
-        return [
-            f"{method.name}, {hazard.key}: {outcome}"
-            for method in self.methods
-            for hazard in self.hazards
-            if (outcome := self.of(method, hazard)).verdict is Verdict.ERROR
-            or (method.default and outcome.verdict is Verdict.FAILED)
-        ]
 
 
 class Selection(NamedTuple):
@@ -97,10 +70,6 @@ def run(
 
     Raises ValueError for an unknown hazard or method, or if no method has a store.
     """
-    # Imported here: both import this module's types.
-    from verification.hazards.chart import draw, require_matplotlib
-    from verification.hazards.report import every_observation, markdown
-
     if selection.picture:
         require_matplotlib()
     methods, kinds = select_methods(selection.methods), {store.kind for store in stores}

@@ -17,8 +17,9 @@ from verification.hazards.chart import draw
 from verification.hazards.methods import METHODS
 from verification.hazards.outcome import Outcome, Verdict
 from verification.hazards.private_servers import stores
-from verification.hazards.runner import Cell, Table, run_cells, select_hazards, select_methods
+from verification.hazards.runner import run_cells, select_hazards, select_methods
 from verification.hazards.stores import HazardStore, kind_of
+from verification.hazards.table import Cell, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
