@@ -51,5 +51,6 @@ def test_make_runs_both_tiers_as_a_whole_and_ci_runs_make() -> None:
     used = re.findall(r"--tier (\w+)", makefile)
     assert sorted(used) == ["check", "test"]
     assert "-m tests.verify" in makefile
-    ran = re.findall(r"\bmake (\w+)", (ROOT / ".ci" / "run").read_text("utf-8"))
-    assert ran == ["test", "verify", "audit"]
+    run = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert re.findall(r"\bmake (\w+)", run) == ["test", "verify"]
+    assert "scripts/audit" in run
