@@ -64,12 +64,14 @@ def _ours() -> list[Method]:
     protocols += [("zookeeper", protocol) for protocol in ("queue", "single")]
     for store in ("postgresql", "mysql"):
         protocols += [(store, protocol) for protocol in ("lease", "row", "advisory")]
-    # One protocol for every store that can compare and set a value. DynamoDB reports no changes.
+    # One protocol for every store that can compare and set a value.
     protocols += [("etcd", "document"), ("dynamodb", "document")]
     defaults = ("hash", "", "queue", "lease", "document")
     for store, protocol in protocols:
         name = f"leaselock {store} {protocol}".rstrip()
-        found.append(Method(name, store.split()[0], OURS, protocol, protocol in defaults))
+        # DynamoDB reports no changes, so its waiters poll: it fails that hazard, as its page says.
+        default = protocol in defaults and store != "dynamodb"
+        found.append(Method(name, store.split()[0], OURS, protocol, default))
     return found
 
 
