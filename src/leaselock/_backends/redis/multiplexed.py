@@ -190,10 +190,15 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
             until = now + LEAST
         if subscriptions:
             self._expect(subscriptions)
-        if not self.unsent:
-            self.unsent_since = now
-        self.unsent += 1
-        self._write(data)
+        if self.pending or self.outgoing:
+            if not self.unsent:
+                self.unsent_since = now
+            self.unsent += 1
+            self._write(data)
+        else:
+            # The only request does not wait for others in this iteration of the loop, which would
+            # cost a client with one task another iteration: 15 to 24 % of the CPU time of a pair.
+            self.transport.write(data)
         self.pending.append(Pending(future, count, now, until))
         if until < self.timer_at:
             self._set_timer(until)
