@@ -114,22 +114,19 @@ class Acquisition(Retry):
     async def obtain(self, renewer: Renewer, owner: Owner) -> Hold | Busy:
         """Acquire the lock until the deadline: the hold, or why there is none."""
         registry, in_flight, options = self.registry, self.registry.in_flight, self.options
-        backend, claim = self.backend, self.claim
         # In the step that made the claim: a client that is closed now waits for the end of this.
         in_flight.active += 1
         try:
-            if registry.listeners.all or not registry.renewing.running:
-                await self._begin(renewer)
+            if registry.listeners.all:
+                await self._report("acquiring")
+            if not registry.renewing.running:
+                await renewer.start()
+                self._check_open()
             until = self._next_request()
             while True:
                 self.placed = True
                 try:
-                    reply: Grant | Busy | None = None
-                    request = backend.begin_acquire(claim, self.wait, until)
-                    if request is not None:
-                        reply = backend.finish_acquire(claim, await request)
-                    if reply is None:
-                        reply = await backend.acquire(claim, wait=self.wait, until=until)
+                    reply = await self.backend.acquire(self.claim, wait=self.wait, until=until)
                 except StoreError as error:
                     self.failed(error)
                     await self.pause()
@@ -169,14 +166,6 @@ class Acquisition(Retry):
         finally:
             self.backend.forget(self.claim)
             in_flight.exit()
-
-    async def _begin(self, renewer: Renewer) -> None:
-        """Report it, and start the renewer: most acquisitions need neither."""
-        if self.registry.listeners.all:
-            await self._report("acquiring")
-        if not self.registry.renewing.running:
-            await renewer.start()
-            self._check_open()
 
     def _hold(self, grant: Grant, valid_until: float, owner: Owner) -> Hold:
         hold = self.registry.add(

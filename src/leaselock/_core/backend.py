@@ -556,27 +556,6 @@ class Backend(abc.ABC):
 
     # --- requests
 
-    def begin_acquire(self, claim: Claim, wait: bool, until: float) -> Awaitable[Any] | None:
-        """Begin a try whose first request usually grants a free lock; return what to await.
-
-        `finish_acquire` gets its result: the grant, or None. After any None, `acquire` is the try,
-        or the rest of it. So a free lock costs two calls and one wait, and what is unusual is done
-        in one place.
-        """
-        return None
-
-    def finish_acquire(self, claim: Claim, reply: Any) -> Grant | None:
-        """Return the grant of `begin_acquire`; None: `acquire` goes on with the same try."""
-        return None
-
-    def begin_release(self, claim: Claim, tombstone: bool, until: float) -> Awaitable[Any] | None:
-        """Begin a release of one request; `finish_release` and `release` follow in the same way."""
-        return None
-
-    def finish_release(self, claim: Claim, reply: Any) -> bool | None:
-        """Return whether the claim held; None: `release` goes on with the same release."""
-        return None
-
     @abc.abstractmethod
     def acquire(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try. LimitMismatch if the claim cannot wait."""

@@ -198,7 +198,10 @@ class LeaseHandle:
         if hold.is_unlocked:
             return
         if not ended:
-            await self._release_nested(now)
+            self.failed = not hold.is_valid(now)
+            hold.check(now, registry.store)
+            if (mode := self._weaker_mode()) is not None:
+                await conversion.weaken(registry, hold, mode)
             return
         valid = hold.is_valid(now)
         registry.remove(hold)
@@ -206,54 +209,43 @@ class LeaseHandle:
             hold.transition("release")
         if registry.closed or hold.claim.client != registry.client:
             hold.lose("its client was closed")
-            raise self._lost()
-        in_flight, backend, claim = registry.in_flight, registry.backend, hold.claim
-        in_flight.active += 1
-        op_timeout, retry = registry.op_timeout, None
-        until = timing.try_until(now, now + op_timeout, op_timeout)
-        try:
-            while True:
-                try:
-                    confirmed = None
-                    request = backend.begin_release(claim, hold.uncertain, until)
-                    if request is not None:
-                        confirmed = backend.finish_release(claim, await request)
-                    if confirmed is None:
-                        tombstone = hold.uncertain
-                        confirmed = await backend.release(claim, tombstone=tombstone, until=until)
-                    break
-                except StoreError as error:
-                    retry = retry or Retry(registry.env, op_timeout, now + op_timeout)
-                    retry.failed(error)
-                await retry.pause()
-                until = retry.try_until()
-        except BaseException as error:
-            registry.release_later(claim)
-            if isinstance(error, StoreError):
+        else:
+            in_flight = registry.in_flight
+            in_flight.active += 1
+            op_timeout, retry = registry.op_timeout, None
+            until = timing.try_until(now, now + op_timeout, op_timeout)
+            try:
+                while True:
+                    try:
+                        confirmed = await registry.backend.release(
+                            hold.claim, tombstone=hold.uncertain, until=until
+                        )
+                        break
+                    except StoreError as error:
+                        retry = retry or Retry(registry.env, op_timeout, now + op_timeout)
+                        retry.failed(error)
+                    await retry.pause()
+                    until = retry.try_until()
+            except StoreError as error:
+                registry.release_later(hold.claim)
                 valid = registry.env.now() < hold.valid_until
                 hold.lose(UNCONFIRMED if valid else RAN_OUT)
                 raise self._lost() from error
-            raise
-        finally:
-            in_flight.exit()
-        # If a repeated release finds nothing, an earlier one was applied.
-        if not confirmed and retry is None:
-            hold.lose(NOT_OURS)
-        else:
-            hold.transition("done")
-            if registry.listeners.all:
-                await self._report_release()
+            except BaseException:
+                registry.release_later(hold.claim)
+                raise
+            finally:
+                in_flight.exit()
+            # If a repeated release finds nothing, an earlier one was applied.
+            if not confirmed and retry is None:
+                hold.lose(NOT_OURS)
+            else:
+                hold.transition("done")
+                if registry.listeners.all:
+                    await self._report_release()
         if hold.state is not State.FREE:
             hold.lose(RAN_OUT)
             raise self._lost()
-
-    async def _release_nested(self, now: float) -> None:
-        """Release one of several acquisitions of a hold, which may keep it in a weaker mode."""
-        hold, registry = self.hold, self.registry
-        self.failed = not hold.is_valid(now)
-        hold.check(now, registry.store)
-        if (mode := self._weaker_mode()) is not None:
-            await conversion.weaken(registry, hold, mode)
 
     async def _report_release(self) -> None:
         registry, hold, now = self.registry, self.hold, self.registry.env.now()

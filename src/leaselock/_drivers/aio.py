@@ -202,11 +202,7 @@ class Aio(Driver):
                 break
             answer = error = None
             try:
-                # A request, which most effects are, goes the shortest way.
-                if isinstance(effect, Call) and not self.in_threads:
-                    answer = await effect.node.call(effect.request, effect.until)
-                else:
-                    answer = await self._perform(effect)
+                answer = await self._perform(effect)
             except BaseException as raised:
                 if was_closed(operation):
                     raise  # of a loop that has ended: the collector closed the operation first

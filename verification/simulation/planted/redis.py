@@ -10,20 +10,16 @@ from verification.simulation.redis import RedisScenario, trim_always
 
 from leaselock._backends.redis import index, keys, packed_commands, scripted_lock
 from leaselock._backends.redis.listener import Group, Listener
-from leaselock._backends.redis.pool import Pool
 from leaselock._backends.redis.queue_state import QueueState
 from leaselock._backends.redis.scripted_lock import ScriptedLock
 from leaselock._backends.redis.scripts import FORGET_IDLE
-from leaselock._core.acquisition import Acquisition
 from leaselock._core.effects import FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pytest
     from verification.simulation.simulator import Faults
 
-    from leaselock._backends.redis.messages import Connection, Subscription
+    from leaselock._backends.redis.messages import Subscription
     from leaselock._core.backend import Claim, Grant
 
 
@@ -360,51 +356,3 @@ def tombstone_not_written(patch: pytest.MonkeyPatch) -> None:
         "if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end",
         "",
     )
-
-
-# --- the first request of a free lock -------------------------------------------------------------
-
-
-@planted("redis")
-def late_reply_taken_for_the_next(patch: pytest.MonkeyPatch) -> None:
-    """The reply to a request that was given up is taken for that to the next one."""
-    drop, finish = Pool.drop, ScriptedLock.finish_acquire
-    late: set[Pool] = set()
-
-    def dropped(self: Pool, connection: Connection) -> None:
-        late.add(self)
-        drop(self, connection)
-
-    def finish_acquire(self: ScriptedLock, claim: Claim, reply: Sequence[Any]) -> Grant | None:
-        if self.pool in late:
-            late.discard(self.pool)
-            reply = ([1, b"%d" % (claim.since * 1e6)],)
-        return finish(self, claim, reply)
-
-    patch.setattr(Pool, "drop", dropped)
-    patch.setattr(ScriptedLock, "finish_acquire", finish_acquire)
-
-
-@planted("redis")
-def lease_counted_from_the_first_reply(patch: pytest.MonkeyPatch) -> None:
-    """The lease of a grant by the first request is counted from its reply (hazard B2)."""
-    real = Acquisition._valid_until
-
-    def valid_until(self: Acquisition, grant: Grant) -> float:
-        if not self.queued:
-            self.sent_at = self.env.now()
-        return real(self, grant)
-
-    patch.setattr(Acquisition, "_valid_until", valid_until)
-
-
-@planted("redis")
-def interrupted_first_request_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A claim whose first request was interrupted is not released (hazards D1, F1)."""
-    real = Acquisition._withdraw_after
-
-    async def withdraw_after(self: Acquisition, error: BaseException) -> None:
-        if self.answered:
-            await real(self, error)
-
-    patch.setattr(Acquisition, "_withdraw_after", withdraw_after)

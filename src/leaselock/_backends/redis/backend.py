@@ -152,32 +152,3 @@ class RedisBackend(Backend):
     def after_fork(self) -> None:
         """After a fork: the store has let go of everything by itself."""
         self.locks.reset()
-
-
-class ScriptedBackend(RedisBackend):
-    """The same for the formats that grant a free lock, and release it, with one command each."""
-
-    locks: ScriptedLock
-
-    def begin_acquire(self, claim: Claim, wait: bool, until: float) -> Awaitable[Any] | None:
-        """Send the packed command that grants a free lock, where a connection is at hand."""
-        return self.locks.begin_acquire(claim, wait, until)
-
-    def finish_acquire(self, claim: Claim, reply: Any) -> Grant | None:
-        """Return the grant, if it is one."""
-        try:
-            return self.locks.finish_acquire(claim, reply)
-        except PRIVATE as error:
-            raise public_error(error) from error
-
-    def begin_release(self, claim: Claim, tombstone: bool, until: float) -> Awaitable[Any] | None:
-        """Send the packed command that releases a lock."""
-        return self.locks.begin_release(claim, tombstone, until)
-
-    def finish_release(self, claim: Claim, reply: Any) -> bool | None:
-        """Return whether the claim held, if the reply says that."""
-        try:
-            released = self.locks.finish_release(claim, reply)
-        except PRIVATE as error:
-            raise public_error(error) from error
-        return None if released is None else released.was == "held"

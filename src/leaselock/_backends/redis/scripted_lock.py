@@ -75,10 +75,8 @@ VOTE = "vote"
 HASH = "hash"
 # How soon to ask again while another program holds the lock, which sends no message.
 RECHECK_FOREIGN = 0.1
-# The claim is to listen before it asks; whether it is to is not known.
-LISTEN, UNDECIDED = object(), object()
 # In place of the reply to a packed command that was not sent.
-NOT_SENT = (None,)
+UNSETTLED = (None,)
 # By the reply of the release script.
 RELEASED = (Released("absent", ()), Released("held", ()), Released("waiting", ()))
 
@@ -100,8 +98,6 @@ class ScriptedLock:
         self.index = ActiveIndex(shared, HASH if form == HASH else "string", self._state)
         # The tokens of grants that were given back, of claims that are still in use.
         self.given_back: dict[str, set[bytes]] = {}
-        # Where `acquire` and `release` go on: by claim, a reply that was not all, or LISTEN.
-        self.begun: dict[str, Any] = {}
         self.packed = PackedCommands(
             self.prefix,
             self.topology,
@@ -115,47 +111,32 @@ class ScriptedLock:
 
     # --- acquiring ------------------------------------------------------------------------------
 
-    def begin_acquire(
-        self, claim: Claim, wait: bool, until: float
-    ) -> Awaitable[Sequence[Any]] | None:
-        """Send the packed command that grants a free lock, unless more has to be done."""
-        if not self._is_plain(claim, wait) or claim.id in self.queue.tickets:
-            return None
-        if self.listener.listens_first(claim, wait):
-            self.begun[claim.id] = LISTEN
-            return None
-        key, data = self.packed.acquire(claim, False)
-        return self._send_packed(key, data, until)
-
-    def finish_acquire(self, claim: Claim, reply: Sequence[Any]) -> Grant | None:
-        """Return the grant. Any other reply is kept, and `acquire` goes on from it."""
-        (found,) = reply
-        if type(found) is list and found[0] == 1:
-            self.listener.forget_address(claim)
-            return Grant(int(found[1]), ())
-        self.begun[claim.id] = found
-        return None
-
     async def acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
-        """Try; if the lock is taken and is to be waited for, listen and enter the queue."""
+        """Try; if the lock is taken and is to be waited for, listen and enter the queue.
+
+        One coroutine as far as a free lock needs: each one more costs memory for a waiting task,
+        and time of the interpreter's collector.
+        """
         listener = self.listener
         try:
-            if claim.id not in self.begun:
-                request = self.begin_acquire(claim, wait, until)
-                if request is not None:
-                    grant = self.finish_acquire(claim, await request)
-                    if grant is not None:
-                        return grant
-            begun = self.begun.pop(claim.id, UNDECIDED)
             answer: Grant | Busy | Mismatch | None = None
-            if begun is LISTEN or begun is UNDECIDED:
-                listen = begun is LISTEN or listener.listens_first(claim, wait)
-                if listen and self.form != VOTE and self._is_plain(claim, wait):
-                    answer = await self._queue(claim, until)
-            else:
-                listen = type(begun) is list  # otherwise it is tried again
-                if listen and not wait:
-                    answer = self._answer(begun)
+            listen = listener.listens_first(claim, wait)
+            packed = claim.mode == "exclusive" and not (self.replicas or claim.min_hold)
+            if packed and not (wait and claim.cached):
+                reply = None
+                # One command that nearly always settles it; None or an error: more has to be done.
+                if listen:
+                    if self.form != VOTE:
+                        answer = await self._queue(claim, until)
+                elif claim.id not in self.queue.tickets:
+                    key, data = self.packed.acquire(claim, False)
+                    (reply,) = await self._send_packed(key, data, until, limited=True)
+                if type(reply) is list:
+                    if reply[0] == 1:
+                        answer = Grant(int(reply[1]), ())
+                    elif not wait:
+                        answer = self._answer(reply)
+                    listen = True
             if answer is None:
                 answer = await self._acquire(claim, wait, listen, until)
             if listen:
@@ -169,30 +150,25 @@ class ScriptedLock:
             raise LimitMismatch(claim.name, wanted, answer.limit, claim.permits)
         return answer
 
-    def _is_plain(self, claim: Claim, wait: bool) -> bool:
-        """Whether one packed command may be all that the claim needs."""
-        special = self.replicas or claim.min_hold or (wait and claim.cached)
-        return claim.mode == "exclusive" and not special
-
-    def _send_packed(self, key: str, data: bytes, until: float) -> Awaitable[Sequence[Any]]:
+    def _send_packed(
+        self, key: str, data: bytes, until: float, *, limited: bool
+    ) -> Awaitable[Sequence[Any]]:
         address = self.topology.known(key)
-        connection = None if address is None else self.pool.take(address)
+        connection = None if address is None else self.pool.take(address, limited=limited)
         if connection is None:
-            return self._connect_and_send(address, data, until)
+            return self._connect_and_send(address, data, until, limited)
         return Exchange(self.pool, connection, data, until)
 
     async def _connect_and_send(
-        self, address: Address | None, data: bytes, until: float
+        self, address: Address | None, data: bytes, until: float, limited: bool
     ) -> Sequence[Any]:
         if address is None:
-            return NOT_SENT
+            return UNSETTLED
         try:
-            connection, until = await self.pool.get(address, until)
+            connection, until = await self.pool.get(address, until, limited=limited)
         except Unreachable:
             self.topology.forget(address)
-            return NOT_SENT
-        except PRIVATE as error:
-            raise public_error(error) from error
+            return UNSETTLED
         return await Exchange(self.pool, connection, data, until)
 
     async def _queue(self, claim: Claim, until: float) -> Grant | Busy | Mismatch | None:
@@ -375,55 +351,30 @@ class ScriptedLock:
 
     # --- releasing ------------------------------------------------------------------------------
 
-    def begin_release(
-        self, claim: Claim, tombstone: bool, until: float
-    ) -> Awaitable[Sequence[Any]] | None:
-        """Send the packed command for a claim that is not in the queue, unless more is needed."""
-        if tombstone or claim.min_hold or claim.mode != "exclusive":
-            return None
-        if claim.id in self.queue.tickets:
-            return None
-        key, data = self.packed.release(claim)
-        return self._send_packed(key, data, until)
-
-    def finish_release(self, claim: Claim, reply: Sequence[Any]) -> Released | None:
-        """Return what the claim was, unless `release` has to go on from the reply."""
-        (found,) = reply
-        if type(found) is int:
-            released = RELEASED[found]
-            if self.listener.waiting:
-                self.listener.forget(claim.id, gave_up=released.was != "held")
-            if not self.index.is_due(claim):
-                return released
-        elif isinstance(found, Exception) and is_partial(found):
-            # Repeated, it would not find the hold.
-            raise ScriptFailed(PARTIAL.format(found), "refused")
-        self.begun[claim.id] = found
-        return None
-
     async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
         """Release, or leave the queue."""
-        if claim.id not in self.begun:
-            if claim.min_hold and await self._cool_down(claim, tombstone, until):
-                if self.index.is_due(claim):
-                    await self.index.trim(claim, until)
-                return RELEASED[1]
-            request = self.begin_release(claim.unused(), tombstone, until)
-            if request is not None:
-                done = self.finish_release(claim, await request)
-                if done is not None:
-                    return done
-        begun = self.begun.pop(claim.id, None)
-        if type(begun) is int:
-            await self.index.trim(claim, until)
-            return RELEASED[begun]
-        # A claim that never was in the queue need not be looked for there.
-        member = ""
-        if tombstone or claim.id in self.queue.tickets:
-            member = names.member_of(claim, self.listener.address_of(claim))
-        released = await self._release(claim, until, member, TOMBSTONE_MS if tombstone else 0)
-        self.queue.leave(claim.id)
-        self.listener.forget_address(claim)
+        if claim.min_hold and await self._cool_down(claim, tombstone, until):
+            if self.index.is_due(claim):
+                await self.index.trim(claim, until)
+            return RELEASED[1]
+        queued = claim.id in self.queue.tickets
+        reply = None
+        if not queued and not tombstone and claim.mode == "exclusive":
+            key, data = self.packed.release(claim)
+            (reply,) = await self._send_packed(key, data, until, limited=False)
+        if isinstance(reply, Exception) and is_partial(reply):
+            # Repeated, it would not find the hold.
+            raise ScriptFailed(PARTIAL.format(reply), "refused")
+        if type(reply) is int:
+            released = RELEASED[reply]
+        else:
+            # A claim that never was in the queue need not be looked for there.
+            member = ""
+            if queued or tombstone:
+                member = names.member_of(claim, self.listener.address_of(claim))
+            released = await self._release(claim, until, member, TOMBSTONE_MS if tombstone else 0)
+            self.queue.leave(claim.id)
+            self.listener.forget_address(claim)
         if self.listener.waiting:
             self.listener.forget(claim.id, gave_up=released.was != "held")
         if self.index.is_due(claim):
@@ -638,9 +589,8 @@ class ScriptedLock:
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
-        if not (self.queue.tickets or self.listener.waiting or self.given_back or self.begun):
+        if not (self.queue.tickets or self.listener.waiting or self.given_back):
             return
-        self.begun.pop(claim.id, None)
         self.given_back.pop(claim.id, None)
         gave_up = self.queue.leave(claim.id)
         self.listener.forget(claim.id, gave_up=gave_up)

@@ -7,12 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import Opened, StoreType
-from leaselock._backends.redis.backend import (
-    CAPABILITIES,
-    WITH_TOKEN_RANGES,
-    RedisBackend,
-    ScriptedBackend,
-)
+from leaselock._backends.redis.backend import CAPABILITIES, WITH_TOKEN_RANGES, RedisBackend
 from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.legacy_formats import FORMS, LegacyLock
 from leaselock._backends.redis.scripted_lock import HASH, VOTE, ScriptedLock
@@ -38,7 +33,7 @@ class RedisStore(SharedState):
         capabilities = WITH_TOKEN_RANGES._replace(notifies_contention=not replicas)
         if protocol == HASH:
             capabilities = capabilities._replace(min_hold=not replicas, modes=ALL_MODES)
-        return ScriptedBackend(self, ScriptedLock(self, protocol, replicas), capabilities)
+        return RedisBackend(self, ScriptedLock(self, protocol, replicas), capabilities)
 
     def voting_locks(self) -> RedisBackend:
         """The locks of one master of a Redlock."""
