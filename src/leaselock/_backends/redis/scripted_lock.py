@@ -130,7 +130,7 @@ class ScriptedLock:
                         answer = await self._queue(claim, until)
                 elif claim.id not in self.queue.tickets:
                     key, data = self.packed.acquire(claim, False)
-                    (reply,) = await self._send_packed(key, data, until, limited=True)
+                    (reply,) = await self._send_packed(key, data, until)
                 if type(reply) is list:
                     if reply[0] == 1:
                         answer = Grant(int(reply[1]), ())
@@ -150,22 +150,20 @@ class ScriptedLock:
             raise LimitMismatch(claim.name, wanted, answer.limit, claim.permits)
         return answer
 
-    def _send_packed(
-        self, key: str, data: bytes, until: float, *, limited: bool
-    ) -> Awaitable[Sequence[Any]]:
+    def _send_packed(self, key: str, data: bytes, until: float) -> Awaitable[Sequence[Any]]:
         address = self.topology.known(key)
-        connection = None if address is None else self.pool.take(address, limited=limited)
+        connection = None if address is None else self.pool.take(address)
         if connection is None:
-            return self._connect_and_send(address, data, until, limited)
+            return self._connect_and_send(address, data, until)
         return Exchange(self.pool, connection, data, until)
 
     async def _connect_and_send(
-        self, address: Address | None, data: bytes, until: float, limited: bool
+        self, address: Address | None, data: bytes, until: float
     ) -> Sequence[Any]:
         if address is None:
             return UNSETTLED
         try:
-            connection, until = await self.pool.get(address, until, limited=limited)
+            connection, until = await self.pool.get(address, until)
         except Unreachable:
             self.topology.forget(address)
             return UNSETTLED
@@ -361,7 +359,7 @@ class ScriptedLock:
         reply = None
         if not queued and not tombstone and claim.mode == "exclusive":
             key, data = self.packed.release(claim)
-            (reply,) = await self._send_packed(key, data, until, limited=False)
+            (reply,) = await self._send_packed(key, data, until)
         if isinstance(reply, Exception) and is_partial(reply):
             # Repeated, it would not find the hold.
             raise ScriptFailed(PARTIAL.format(reply), "refused")
