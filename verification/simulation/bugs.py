@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -46,6 +47,7 @@ class Found(NamedTuple):
     seed: int
     invariant: str
     seeds_per_find: float
+    """0 if that was not counted; infinite if none of FAR seeds finds it but the known one does."""
 
 
 class PlantError(Exception):
@@ -109,7 +111,9 @@ def search(bug: Bug, first: int, seeds: int = NEAR) -> Outcome | None:
 
 
 def measure(bug: Bug) -> Found | None:
-    """Count how many seeds a find takes; the invariant is that of most finds."""
+    """Count how many seeds a find takes; the invariant is that of most finds. None if none of FAR
+    seeds finds it, nor the known one.
+    """
     finds: list[Outcome] = []
     played = 0
     while len(finds) < FINDS and played < FAR:
@@ -118,9 +122,18 @@ def measure(bug: Bug) -> Found | None:
         if outcome.violation:
             finds.append(outcome)
     if not finds:
-        return None
+        before = known().get(bug.name)
+        found = None if before is None else search(bug, before.seed)
+        if found is None:
+            return None
+        return Found(found.seed, str(found.invariant), math.inf)
     seen = [str(outcome.invariant) for outcome in finds]
     return Found(finds[0].seed, max(seen, key=seen.count), played / len(finds))
+
+
+def shown(seeds: float) -> str:
+    """How the table has a number of seeds."""
+    return f"> {FAR}" if seeds == math.inf else f"{seeds:.3g}"
 
 
 def table() -> str:
@@ -128,7 +141,7 @@ def table() -> str:
     found = known()
     rows = [
         f"| `{bug.name}` | {bug.kind} | {bug.what} | {found[bug.name].invariant} "
-        f"| {found[bug.name].seeds_per_find:.3g} |"
+        f"| {shown(found[bug.name].seeds_per_find)} |"
         for bug in BUGS
     ]
     head = [
