@@ -30,10 +30,10 @@ vars == <<now, store, puts, cl>>
 NoHold == [id |-> <<"nobody", 0>>, beat |-> 0, lasts |-> 0, offered |-> FALSE, stamp |-> 0]
 Empty  == [n |-> 0, hold |-> NoHold, queue |-> <<>>, doubt |-> 0]
 
-(* k: number of the claim, negative when it is finished. refused: a try that was not granted. n, hold: the    *)
-(* document that the client knows; the hold was seen first at first; current: nobody has written since; fresh: *)
+(* k: number of the claim, negative when it is finished. clear: nothing of it is there, but what is in flight.  *)
+(* n, hold: the document that the client knows; the hold was seen first at first; current: nobody has written since; fresh: *)
 (* seen since the last answer. valid: until when the client believes that it holds, 0 if it does not.        *)
-Idle == [k |-> 0, wait |-> FALSE, refused |-> FALSE, writes |-> FALSE, n |-> 0, hold |-> NoHold, first |-> 0, current |-> FALSE,
+Idle == [k |-> 0, wait |-> FALSE, clear |-> FALSE, writes |-> FALSE, n |-> 0, hold |-> NoHold, first |-> 0, current |-> FALSE,
          fresh |-> FALSE, valid |-> 0]
 Choices == {[late |-> 0, alive |-> FALSE, fence |-> FALSE, gone |-> {}]}
 
@@ -119,12 +119,12 @@ Said   == IF Clock THEN {now - Uncertain, now} \ {-1} ELSE {-1}
 Stamps == IF ~Clock THEN {0} ELSE IF Flaw = "exact_time" THEN {now - Uncertain, now} ELSE {now, now + Uncertain}
 
 Valid(r, until) ==
-  [r EXCEPT !.fresh = FALSE, !.writes = FALSE, !.valid = IF until > now THEN until ELSE 0]
+  [r EXCEPT !.fresh = FALSE, !.writes = FALSE, !.clear = FALSE, !.valid = IF until > now THEN until ELSE 0]
 
 (* start: when the request was sent. *)
 Answered(r, answer, start) ==
   CASE answer = "held" -> Valid(r, (IF Flaw = "from_reply" THEN now ELSE start) + Lease)
-    [] answer = "busy" -> [r EXCEPT !.fresh = FALSE, !.writes = FALSE, !.refused = ~r.wait]
+    [] answer = "busy" -> [r EXCEPT !.fresh = FALSE, !.writes = FALSE, !.clear = ~r.wait]
     [] answer = "lost" -> [r EXCEPT !.fresh = FALSE, !.writes = FALSE, !.valid = 0]
     [] answer = "released" -> [r EXCEPT !.fresh = FALSE, !.writes = FALSE, !.wait = FALSE, !.valid = 0, !.k = -r.k]
 
@@ -150,26 +150,28 @@ Request(c, op, begun) ==
 
 Begin(c, wait) ==
   /\ ~cl[c].writes /\ cl[c].k <= 0
-  /\ cl' = [cl EXCEPT ![c].k = 1 - cl[c].k, ![c].wait = wait, ![c].refused = FALSE]
+  /\ cl' = [cl EXCEPT ![c].k = 1 - cl[c].k, ![c].wait = wait, ![c].clear = TRUE]
   /\ UNCHANGED <<now, store, puts>>
 
 StartAcquire(c) ==
   /\ ~cl[c].writes /\ cl[c].k > 0 /\ cl[c].valid <= now
-  /\ Request(c, "acquire", [cl[c] EXCEPT !.valid = 0, !.refused = FALSE])
+  /\ Request(c, "acquire", [cl[c] EXCEPT !.valid = 0])
 
-(* One that comes too late for its holder is a renewal all the same, if the document still has the hold. *)
-StartRenew(c) == ~cl[c].writes /\ cl[c].valid > 0 /\ Request(c, "renew", cl[c])
+(* One that comes too late for its holder, or beside its release, is a renewal all the same, if the document *)
+(* still has the hold.                                                                                    *)
+StartRenew(c) == ~cl[c].writes /\ cl[c].k > 0 /\ Request(c, "renew", cl[c])
 
-StartRelease(c) == ~cl[c].writes /\ cl[c].k > 0 /\ Request(c, "release", [cl[c] EXCEPT !.valid = 0, !.refused = FALSE])
+StartRelease(c) == ~cl[c].writes /\ cl[c].k > 0 /\ Request(c, "release", [cl[c] EXCEPT !.valid = 0])
 
 (* A release that is repeated after it was answered; runs of the code have it. It changes no more than any other *)
 (* request does, so it is no part of Next.                                                                     *)
 ReleaseAgain(c) == ~cl[c].writes /\ cl[c].k < 0 /\ Request(c, "release", [cl[c] EXCEPT !.k = -@])
 
-(* A try that was refused ends without a release, if none of its writes is in flight. *)
+(* A claim that left nothing there ends without a release, if none of its writes is in flight: a try that was *)
+(* refused, or one whose writes were all refused.                                                             *)
 Finish(c) ==
-  /\ cl[c].refused /\ ~cl[c].writes /\ \A p \in puts : p.c # c
-  /\ cl' = [cl EXCEPT ![c].k = -cl[c].k, ![c].refused = FALSE, ![c].wait = FALSE]
+  /\ cl[c].k > 0 /\ cl[c].clear /\ ~cl[c].writes /\ \A p \in puts : p.c # c
+  /\ cl' = [cl EXCEPT ![c].k = -cl[c].k, ![c].clear = FALSE, ![c].wait = FALSE]
   /\ UNCHANGED <<now, store, puts>>
 
 (* A watch, or a poll, shows the present document. *)
@@ -196,7 +198,7 @@ Store(p) == Lands(p) /\ p.live /\ puts' = Written(p) \cup {[p EXCEPT !.good = FA
 Arrive(p) ==
   \/ Lands(p) /\ p.live /\ puts' = Written(p) /\ cl' = [Others EXCEPT ![p.c] = Success(p, @, TRUE)]
   \/ LateReplies /\ Store(p)
-  \/ Lands(p) /\ puts' = Written(p) /\ cl' = IF p.live THEN [Others EXCEPT ![p.c] = Unanswered(@)] ELSE Others
+  \/ Lands(p) /\ puts' = Written(p) /\ cl' = IF p.live THEN [Others EXCEPT ![p.c] = [Unanswered(@) EXCEPT !.clear = FALSE]] ELSE Others
 
 Heard(p) ==
   /\ p.done /\ puts' = puts \ {p}
@@ -212,13 +214,13 @@ Refused(p) ==
 (* The reply, or the refusal, never comes. *)
 Unheard(p) ==
   /\ p.live /\ (p.done \/ ~p.good) /\ puts' = puts \ {p}
-  /\ cl' = [cl EXCEPT ![p.c] = Unanswered(@)]
+  /\ cl' = [cl EXCEPT ![p.c] = [Unanswered(@) EXCEPT !.clear = @ /\ ~p.done]]
   /\ UNCHANGED <<now, store>>
 
 (* The outcome stays unknown, and the write may arrive later. *)
 GiveUp(p) ==
   /\ p.live /\ p.good
-  /\ cl' = [cl EXCEPT ![p.c].writes = FALSE, ![p.c].fresh = FALSE]
+  /\ cl' = [cl EXCEPT ![p.c].writes = FALSE, ![p.c].fresh = FALSE, ![p.c].clear = FALSE]
   /\ puts' = (puts \ {p}) \cup {[p EXCEPT !.live = FALSE, !.start = 0, !.stamp = 0, !.answer = ""]}
   /\ UNCHANGED <<now, store>>
 
@@ -246,9 +248,9 @@ HoldView(h) == IF h = NoHold THEN <<>> ELSE <<Id(h.id), Rank(h.beat), h.lasts, h
 DocView(d) == <<HoldView(d.hold), [i \in DOMAIN d.queue |-> <<Id(d.queue[i].id), Rank(d.queue[i].beat)>>], Rank(d.doubt)>>
 View == <<DocView(store),
           {<<p.c, p.live, p.good, p.done, p.doc.n = store.n, DocView(p.doc), p.answer, IF p.start = 0 THEN -1 ELSE Min(now - p.start, Lease), IF Clock /\ p.stamp # 0 THEN Age(p.stamp) ELSE 0>> : p \in puts},
-          [c \in Clients |-> <<cl[c].k > 0, cl[c].wait, cl[c].refused, cl[c].writes, HoldView(cl[c].hold),
+          [c \in Clients |-> <<cl[c].k > 0, cl[c].wait, cl[c].clear, cl[c].writes, HoldView(cl[c].hold),
                                IF cl[c].hold = NoHold THEN 0 ELSE Min(now - cl[c].first, Lease), cl[c].current, cl[c].fresh,
-                               cl[c].valid > 0, Max(cl[c].valid - now, 0)>>]>>
+                               Max(cl[c].valid - now, 0)>>]>>
 
 Holds(c) == cl[c].valid > now
 (* A claim that has been released, for certain, neither holds nor waits. *)

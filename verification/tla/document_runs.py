@@ -11,7 +11,8 @@ and is left out if its version was not the present one: the store refuses it. Of
 without a write, those count that end a claim or begin it.
 
 One lock, one length of leases and one user per machine; no crash, no break, and no claim beside the
-release of another one in the background: these the model does not have.
+release of another one in the background: these the model does not have. Where a client writes a
+renewal beside a release of its own, the run ends: in the model a client has one request at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from verification.tla.projection import NAME, ticks
 from leaselock._backends.document.adapter import Conflict, Get
 from leaselock._backends.document.backend import DocumentBackend
 from leaselock._backends.document.content import encoded
-from leaselock._core.backend import Acquire, Busy, Release, Renew
+from leaselock._core.backend import Acquire, Release, Renew
 from leaselock._core.effects import Sleep
 from leaselock._core.hold import State
 
@@ -74,8 +75,9 @@ class Operation:
 class Write:
     """One write of a client."""
 
-    def __init__(self, machine: str, current: bool) -> None:
+    def __init__(self, machine: str, op: str, current: bool) -> None:
         self.machine = machine
+        self.op = op
         # Whether the model has it: it was decided on the present document, and nothing else has
         # begun since.
         self.counts = current
@@ -92,8 +94,8 @@ class Recorder:
         # By the id of a claim: the machine, and its number among the machine's claims.
         self.numbers: dict[str, tuple[str, int]] = {}
         self.claims: dict[str, int] = {}
-        # The latest claims of machines that were refused, and all that are over.
-        self.refused: dict[str, bool] = {}
+        # The latest claim of each machine, and all that were released.
+        self.latest: dict[str, str] = {}
         self.over: set[str] = set()
         self.operations: dict[tuple[str, str], Operation] = {}
         # What was read, and the slots for it; it is kept, so that no identity is used again.
@@ -189,12 +191,12 @@ class Recorder:
         self._supersede(machine)
         if claim.id not in self.numbers:
             assert isinstance(request, Acquire)
-            if self.refused.get(machine):
+            if machine in self.latest and self.latest[machine] not in self.over:
                 self.add("finish", c=machine)
+            self.latest[machine] = claim.id
             self.claims[machine] = self.claims.get(machine, 0) + 1
             self.numbers[claim.id] = machine, self.claims[machine]
             self.add("claim", c=machine, k=self.claims[machine], wait=request.wait)
-        self.refused[machine] = False
         op = "acquire" if isinstance(request, Acquire) else "release"
         operation = Operation(op, self.numbers[claim.id])
         self.operations[machine, claim.id] = operation
@@ -207,12 +209,10 @@ class Recorder:
             write.counts = False
             self.add("unheard", c=machine)
 
-    def end(self, operation: Operation, request: object, answer: object) -> None:
+    def end(self, operation: Operation, request: object) -> None:
         """A client has its answer."""
         machine, number = operation.claim
-        if isinstance(request, Acquire):
-            self.refused[machine] = isinstance(answer, Busy) and not request.wait
-        elif isinstance(request, Release):
+        if isinstance(request, Release):
             self.over.add(request.claim.id)
         if operation.answer is not None and operation.op != "renew":
             operation.answer.fill("answer", c=machine, k=number, op=operation.op)
@@ -233,8 +233,11 @@ class Recorder:
         operation.answer = None
         present = self.scenario.model.documents.get(NAME, (None, None))[1]
         write = self.writes[f"{backend.nonce}.{backend.writes + 1}"] = Write(
-            machine, present == version
+            machine, operation.op, present == version
         )
+        other = self.in_flight.get(machine)
+        if write.counts and operation.op == "renew" and other is not None and other.op != "renew":
+            self.done, write.counts = True, False
         if write.counts:
             self._supersede(machine)
             self.in_flight[machine] = write
@@ -339,7 +342,7 @@ class TracedBackend(DocumentBackend):
             return await super()._answer(request, until)
         operation = self.recorder.begin(self.machine, request)
         answer = await super()._answer(request, until)
-        self.recorder.end(operation, request, answer)
+        self.recorder.end(operation, request)
         return answer
 
     async def _read(self, name: str, until: float, asker: str) -> Found:
