@@ -24,9 +24,16 @@ class Certificates:
         folder.mkdir(parents=True, exist_ok=True)
         self.ca, self.cert, self.key = (folder / f"{name}.pem" for name in ("ca", "cert", "key"))
         ca_key, request, names = (folder / name for name in ("ca-key.pem", "request", "names"))
-        names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        # Without these extensions, Python 3.13 and later refuse a certificate: VERIFY_X509_STRICT.
+        usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+        names.write_text(
+            "subjectAltName=IP:127.0.0.1,DNS:localhost\n"
+            "basicConstraints=CA:FALSE\nauthorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n"
+        )
         new = ["req", *ELLIPTIC, "-subj"]
-        self._openssl(*new, "/CN=throw-away authority", "-x509", "-keyout", ca_key, "-out", self.ca)
+        self._openssl(
+            *new, "/CN=throw-away authority", "-x509", *usage, "-keyout", ca_key, "-out", self.ca
+        )
         self._openssl(*new, "/CN=127.0.0.1", "-keyout", self.key, "-out", request)
         signed: list[str | Path] = [
             "-CA",
@@ -45,5 +52,7 @@ class Certificates:
         )
 
     def context(self) -> ssl.SSLContext:
-        """For a client that verifies."""
-        return ssl.create_default_context(cafile=str(self.ca))
+        """For a client that verifies, and as strictly as Python 3.13 does."""
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
