@@ -27,6 +27,11 @@ PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {*COPIES.g
 REFERENCE = ROOT / "docs" / "reference"
 TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")
 LONGEST_PAGE = 400
+# Of the source of a paragraph; tables and code are as wide as they need to be.
+LONGEST_LINE = 180
+# Programs write these.
+GENERATED = ("hazard-table.md", "planted.md", "controls.md")
+CODE = re.compile(r"^( *)(```+|~~~+).*?^\1\2$", re.M | re.S)
 # A command as a page shows it, up to the end of its own words.
 SHOWN = re.compile(rf"\bleaselock ({'|'.join(COMMANDS)})\b((?:(?! -- )[^`\n#;|&)])*)")
 OPTION = re.compile(r"(?<=\s)--?[a-zA-Z][a-z-]*")
@@ -60,6 +65,17 @@ def test_pages_are_short() -> None:
     long = {str(page.relative_to(ROOT)) for page, count in lines.items() if count > LONGEST_PAGE}
     # Long tables, which programs write or few readers need, are among the internals.
     assert {page for page in long if not page.startswith("docs/internals/")} == set()
+
+
+def test_lines_of_text_are_wrapped() -> None:
+    long = [
+        f"{page.relative_to(ROOT)}: {line[:60]}"
+        for page in PAGES
+        if page.name not in GENERATED
+        for line in CODE.sub("", page.read_text("utf-8")).splitlines()
+        if len(line) > LONGEST_LINE and not line.lstrip().startswith("|")
+    ]
+    assert long == []
 
 
 def words_of(page: str) -> set[str]:
