@@ -463,8 +463,8 @@ class Listener:
         first = next(iter(group.waiters)) == holder
         del self.waiting[holder], group.waiters[holder]
         if waiter.in_use and not self.pool.shared:
-            # Another thread released the hold that this one upgrades. The next user of the
-            # connection would read its reply.
+            # Another thread released the hold that this one upgrades, or the cached lease that it
+            # watches. The next user of the connection would read its reply.
             group.connection.close()
         if not group.waiters:
             self._keep(group)
