@@ -24,7 +24,7 @@ class Standby(Postgres):
     def __init__(self, primary: Postgres, stream: Proxy) -> None:
         self.programs = primary.programs
         self.folder = owned_folder("postgres-", "postgres")
-        self.settings = primary.settings
+        self.settings, self.location = primary.settings, primary.location
         self.port = free_port()
         copy = [str(self.programs / "pg_basebackup"), "-D", str(self.folder / "data")]
         where = ["-h", HOST, "-p", str(stream.port), "-U", USER]

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 # Seconds: the wait that is subtracted as a baseline, and the measured part.
 BRIEF, MEASURED = 0.4, 1.5
-# A waiter without polling may still access the store this often in that time, to recheck.
-OFTEN = 8
+# A waiter without polling may still access the store this often in that time, to recheck: with
+# SQLite, one look is nine calls.
+OFTEN = 10
 FEW, MANY = 3, 9
 SETTLE_TIME = 0.8
 # Messages of one waiter in that time: more than heartbeats, fewer than polling.
