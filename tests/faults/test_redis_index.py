@@ -20,6 +20,7 @@ LOCKS = 20
 IDLE = 500_000
 INDEX = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, 'lock:idle:' .. i) end"
 PAIRS = 1000
+MANY = 300
 
 
 def calls(server: Redis) -> dict[str, int]:
@@ -122,3 +123,18 @@ def test_the_locks_of_a_cluster_are_listed_from_the_index_of_each_slot(
     for lease in leases.values():
         lease.release()
     assert client.locks("index:*") == client.locks("index:*", walk=True) == []
+
+
+def test_a_list_reads_many_locks_in_few_round_trips(server: Redis) -> None:
+    server.ask("FLUSHALL")
+    with leaselock.Client(server.url) as holder, leaselock.Client(server.url) as client:
+        leases = [holder.lock(f"order:{number:03}").acquire() for number in range(MANY)]
+        server.ask("SCRIPT", "FLUSH")
+        before = int(server.info("stats")["total_reads_processed"])
+        found = client.locks()
+        packets = int(server.info("stats")["total_reads_processed"]) - before
+        assert [lock.name for lock in found] == [f"order:{number:03}" for number in range(MANY)]
+        assert packets < MANY / 3
+        for lease in leases:
+            lease.release()
+    server.ask("FLUSHALL")

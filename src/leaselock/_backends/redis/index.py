@@ -35,6 +35,8 @@ ASKED_AT_ONCE = 100
 TRIM_EVERY, TRIM_SIZE, TRIM_AGE = 64, 128, 60.0
 # How many names a listing reads at once: to send more takes a server too long.
 PAGE = 5000
+# How many locks it reads at once: a lock may have thousands of waiters.
+READ_AT_ONCE = 50
 # How many names one step of a repair removes or adds; and how many it reads for each slot, where it
 # reads `TOGETHER` slots.
 STEP, STEP_OF_SLOT = 100, 10
@@ -75,9 +77,18 @@ class Indexed(NamedTuple):
     """The members that are no keys of locks, by slot."""
 
 
+class Inspection(NamedTuple):
+    """How the states of several locks are read with one packet."""
+
+    command: Callable[[str], Command]
+    """The command that reads the lock with this name."""
+    state: Callable[[str, Any], LockState]
+    """The state of that lock, from the reply."""
+
+
 class ActiveIndex:
     """The index of the locks of one protocol; *kind* is the type of their keys: hash or string.
-    *state_of* reads the state of one lock.
+    *state_of* reads the state of one lock, and *inspection* those of several.
     """
 
     def __init__(
@@ -85,6 +96,7 @@ class ActiveIndex:
         shared: SharedState,
         kind: str,
         state_of: Callable[[str, float], Awaitable[LockState]],
+        inspection: Inspection | None = None,
     ) -> None:
         self.executor = shared.executor
         self.topology = shared.topology
@@ -92,6 +104,7 @@ class ActiveIndex:
         self.prefix = shared.settings.prefix
         self.kind = kind
         self.state_of = state_of
+        self.inspection = inspection
         self.now = shared.now
         # The number of releases until the next one that trims.
         self.releases = 0
@@ -110,8 +123,8 @@ class ActiveIndex:
         """The locks whose names match that are held or waited for: those of the index; with *walk*
         all. A key that is not a lock does not hide the others.
 
-        Each page of the index and each lock has as much time as this request, because their number
-        is not limited.
+        Each page of the index and each packet that reads locks has as much time as this request,
+        because their number is not limited.
         """
         name = literal(pattern)
         if name is not None:
@@ -129,10 +142,12 @@ class ActiveIndex:
         others = self._named(walked, pattern) - used
         states: list[LockState] = []
         missing: list[str] = []
+        with explained(found):
+            read = await self._read_together(sorted(used | others), allowed)
         for name in sorted(used | others):
             with suppress(NotALock), explained(found):
                 until = self.now() + allowed
-                state = await self.state_of(name, until)
+                state = read[name] if name in read else await self.state_of(name, until)
                 if state.in_use:
                     states.append(state)
                     if name in others:
@@ -146,6 +161,43 @@ class ActiveIndex:
                 await self._remove(slot, members, until)
             await self._add(missing, until)
         return tuple(states)
+
+    async def _read_together(self, listed: Iterable[str], allowed: float) -> dict[str, LockState]:
+        """The states of these locks, each packet of them read in one round trip. The locks that
+        are left out have to be read one by one: another server has them meanwhile, they cannot be
+        read, or the server has to be sent the text of the script first.
+        """
+        read: dict[str, LockState] = {}
+        if self.inspection is None:
+            return read
+        packets: dict[Address, list[list[str]]] = {}
+        for name in listed:
+            address = self.topology.known(self._key(name))
+            if address is not None:
+                of_server = packets.setdefault(address, [[]])
+                if len(of_server[-1]) == READ_AT_ONCE:
+                    of_server.append([])
+                of_server[-1].append(name)
+        for address, of_server in packets.items():
+            # The first one sends the text of the script, where the server does not have it.
+            first = of_server[0].pop(0)
+            with suppress(NotALock):
+                read[first] = await self.state_of(first, self.now() + allowed)
+            for packet in of_server:
+                commands = [self.inspection.command(name) for name in packet]
+                try:
+                    replies = await self.executor.send(address, commands, self.now() + allowed)
+                except OutcomeUnknown:
+                    self.topology.forget(address)
+                    raise
+                except Unreachable:
+                    # To read one by one finds the server that is the master now.
+                    self.topology.forget(address)
+                    return read
+                for name, reply in zip(packet, replies, strict=True):
+                    if not isinstance(reply, Exception):
+                        read[name] = self.inspection.state(name, reply)
+        return read
 
     def _named(self, found: Iterable[str], pattern: str) -> set[str]:
         """The names that match, of the locks with these keys."""

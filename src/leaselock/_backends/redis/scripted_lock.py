@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis import keys as names
 from leaselock._backends.redis.executor import PARTIAL, UNREADABLE, is_partial
-from leaselock._backends.redis.index import ActiveIndex
+from leaselock._backends.redis.index import ActiveIndex, Inspection
 from leaselock._backends.redis.listener import NEVER, RECHECK_MS
 from leaselock._backends.redis.messages import (
     PRIVATE,
@@ -95,7 +95,9 @@ class ScriptedLock:
         self.pool = shared.pool
         self.queue = shared.queue
         self.listener = shared.listener
-        self.index = ActiveIndex(shared, HASH if form == HASH else "string", self._state)
+        kind = HASH if form == HASH else "string"
+        inspection = Inspection(self._look, self._found)
+        self.index = ActiveIndex(shared, kind, self._state, inspection)
         # The tokens of grants that were given back, of claims that are still in use.
         self.given_back: dict[str, set[bytes]] = {}
         self.packed = PackedCommands(
@@ -550,12 +552,21 @@ class ScriptedLock:
             return LockState(name, (), (), unreadable=str(error))
 
     async def _inspect(self, name: str, until: float) -> LockState:
+        reply = await self.executor.evaluate(INSPECT, self._look(name), until)
+        return self._found(name, reply)
+
+    def _look(self, name: str) -> Command:
+        """The command that reads the state of a lock."""
         numsub = "SHARDNUMSUB" if self.topology.sharded else "NUMSUB"
         keys = self._keys(name)
         arguments = (self.form, numsub, names.wake_channel(keys.lock))
         where = (keys.lock, keys.queue, *self._record_or_limit(keys), keys.token)
-        command = INSPECT.command(where, arguments)
-        limit, found, *members = await self.executor.evaluate(INSPECT, command, until)
+        return INSPECT.command(where, arguments)
+
+    def _found(self, name: str, reply: Sequence[Any]) -> LockState:
+        """The state of a lock, from the reply."""
+        keys = self._keys(name)
+        limit, found, *members = reply
         holds: list[HoldState] = []
         reasons: list[str] = []
         for left, owner, record in found:
