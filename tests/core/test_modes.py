@@ -11,7 +11,7 @@ from verification.simulation.simulator import Interrupted
 from leaselock._backends import ABLE
 from leaselock._core import conversion
 from leaselock._core.backend import BreakLock, Convert, Converted, Release, Renew
-from leaselock._core.effects import FOREVER, Call
+from leaselock._core.effects import FOREVER, Call, Wait
 from leaselock._core.hold import State
 from leaselock._core.local_handoff import LocalHandoff
 from leaselock._core.queue import QueueBackend
@@ -265,6 +265,34 @@ def test_an_upgrade_ends_when_its_update_lease_is_released_before_the_reply() ->
     assert release.ended
     assert modes_in_store(fixture) == ["shared"]
     assert not read.lost()
+
+
+def test_no_upgrade_is_left_if_one_was_released_and_the_other_interrupted() -> None:
+    """The first one asks; the reply arrives when its lease is released and the second one ends."""
+    fixture = Fixture()
+    machine, service = fixture.client()
+
+    async def nested() -> tuple[LeaseHandle, LeaseHandle]:
+        outer = acquired(await side(service, "update").acquire(None))
+        return outer, acquired(await side(service, "update").acquire(None))
+
+    outer, inner = fixture.do(machine, nested(), 0.5)
+    fixture.store.late = (Convert,)
+
+    first = machine.start(outer.upgrade(None))
+    fixture.simulator.play(fixture.simulator.time + LATE / 3)
+    # Driven by hand: an asyncio task may be cancelled when it is awake and has not run yet.
+    second = inner.upgrade(None)
+    assert isinstance(second.send(None), Wait)
+    release = machine.start(outer.release())
+    fixture.simulator.play(fixture.simulator.time + 5.0)
+    assert isinstance(first.error, NotHeld)
+    assert release.ended
+    with pytest.raises(Interrupted):
+        second.throw(Interrupted())
+    fixture.simulator.play(fixture.simulator.time + 5.0)
+    assert modes_in_store(fixture) == ["update"]
+    assert inner.hold.claim.mode == "update"
 
 
 def test_an_upgrade_during_a_downgrade_is_what_counts() -> None:

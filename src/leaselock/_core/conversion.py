@@ -123,9 +123,8 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
             refused = state.answered >= first_request and state.answered_at >= deadline
             over = refused or env.now() >= give_up
             if over or wait.cancelled or wait.is_released():
-                mode = strongest(hold.modes)
-                if state.waits == 1 and mode != "exclusive" and _is_upgrading(hold):
-                    await weaken(registry, hold, mode)
+                if (weaker := _mode_without(hold, state)) is not None:
+                    await weaken(registry, hold, weaker)
                 return False
             if state.asking:
                 await _follow(registry, hold, state, deadline, give_up)
@@ -144,8 +143,8 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
     except BaseException as error:
         if isinstance(error, StoreError):
             with_cause(registry, hold, env.now(), error)
-        if hold.state is State.HELD and state.waits == 1 and hold.claim.mode == "update":
-            convert_later(registry, hold, "update")
+        if hold.state is State.HELD and (weaker := _mode_without(hold, state)) is not None:
+            convert_later(registry, hold, weaker)
         raise
     finally:
         state.waits -= 1
@@ -153,6 +152,15 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
             hold.upgrade = None
             registry.backend.forget(hold.claim)
         registry.in_flight.exit()
+
+
+def _mode_without(hold: Hold, state: UpgradeState) -> Mode | None:
+    """The mode to convert back to if a wait ends without the upgrade. None if the hold stays as it
+    is: others wait for the upgrade, have it, or nothing was asked since the last conversion.
+    """
+    mode = strongest(hold.modes)
+    keeps = state.waits > 1 or mode == "exclusive" or not _is_upgrading(hold)
+    return None if keeps else mode
 
 
 def _is_upgrading(hold: Hold) -> bool:
