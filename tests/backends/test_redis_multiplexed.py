@@ -9,6 +9,7 @@ import pytest
 
 from leaselock._backends.redis import multiplexed
 from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.messages import SendInTime
 from leaselock._backends.redis.multiplexed import MultiplexedConnection
 from leaselock.errors import OutcomeUnknown
 
@@ -91,6 +92,20 @@ def test_requests_fail_in_time_once_the_server_is_silent() -> None:
         assert len(fixture.failed()) == REQUESTS - 10
         with pytest.raises(OutcomeUnknown, match="in time"):
             fixture.asked[-1].result()
+
+    in_loop(play)
+
+
+def test_a_renewal_behind_others_fails_before_its_lease_ends() -> None:
+    """The renewer, which waits for it, would otherwise report no loss meanwhile."""
+
+    def play(fixture: Fixture) -> None:
+        # A renewal has a third of what is left of the lease.
+        renewal: Any = fixture.connection.call(SendInTime(b"*1", 1, ()), fixture.time + TIME)
+        fixture.asked.append(renewal)
+        while fixture.time < 100.0 + 3 * TIME - EACH:
+            fixture.receive(b":1\r\n")
+        assert fixture.failed() == [renewal]
 
     in_loop(play)
 

@@ -104,7 +104,7 @@ class BlockingConnection(Connection):
         try:
             if type(message) is bytes:
                 return self._send(message, 1, (), until)
-            if type(message) is Send:
+            if isinstance(message, Send):
                 return self._send(*message, until)
             if type(message) is Listen:
                 return self._listen(message, until)

@@ -19,7 +19,7 @@ from leaselock._backends.redis.messages import (
     DeadlineExceeded,
     NotALock,
     ScriptFailed,
-    Send,
+    SendInTime,
     Unreachable,
 )
 from leaselock._backends.redis.pool import Exchange
@@ -124,7 +124,7 @@ class Executor:
         if not commands:
             return []
         connection, until = await self.pool.get(address, until)
-        message = Send(packed(commands), len(commands), ())
+        message = SendInTime(packed(commands), len(commands), ())
         return await Exchange(self.pool, connection, message, until)
 
     async def evaluate(
@@ -282,13 +282,17 @@ class Executor:
             if slot is None:
                 raise Unreachable("another transaction takes too long")
             try:
-                found: list[Any] = await Call(connection, Send(packed(look), len(look), ()), until)
+                found: list[Any] = await Call(
+                    connection, SendInTime(packed(look), len(look), ()), until
+                )
                 met = not any(isinstance(reply, Exception) for reply in found)
                 if met and found[-1] == value:
                     last = (("MULTI",), *commands, ("EXEC",))
                 else:
                     last = (("UNWATCH",),)
-                done: list[Any] = await Call(connection, Send(packed(last), len(last), ()), until)
+                done: list[Any] = await Call(
+                    connection, SendInTime(packed(last), len(last), ()), until
+                )
             finally:
                 limit.leave(slot)
         except BaseException:

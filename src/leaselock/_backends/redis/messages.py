@@ -60,6 +60,12 @@ class Send(
     __slots__ = ()
 
 
+class SendInTime(Send):
+    """Send commands whose reply is of no use if it is very late, such as a renewal."""
+
+    __slots__ = ()
+
+
 class Listen(NamedTuple("Listen", [("signal", Signal)]), Request[None]):
     """Wait until a push message arrives, *signal* is set or the connection is lost."""
 

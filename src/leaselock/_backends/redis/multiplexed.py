@@ -25,7 +25,14 @@ from leaselock._backends.redis.codec import (
 )
 from leaselock._backends.redis.connecting import new_connection, refusal
 from leaselock._backends.redis.layout_marker import reading
-from leaselock._backends.redis.messages import NONSENSE, Connection, Listen, Send, Unreachable
+from leaselock._backends.redis.messages import (
+    NONSENSE,
+    Connection,
+    Listen,
+    Send,
+    SendInTime,
+    Unreachable,
+)
 from leaselock._backends.redis.settings import MODULES
 from leaselock.errors import OutcomeUnknown
 
@@ -55,7 +62,7 @@ LONGEST_TIMER = 3600.0
 class Pending:
     """A request that was sent, and the replies that have arrived for it."""
 
-    __slots__ = ("count", "future", "replies", "sent_at", "until")
+    __slots__ = ("count", "future", "grace", "replies", "sent_at", "until")
 
     replies: list[Any]
     """Only where more than one is expected."""
@@ -67,6 +74,8 @@ class Pending:
         self.count = count
         self.sent_at = sent_at
         self.until = until
+        # How much later the reply may come while others arrive.
+        self.grace = GRACE
         if count > 1:
             self.replies = []
 
@@ -108,8 +117,14 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
         """Carry out a message in the running loop."""
         if type(message) is bytes:
             return self._send(message, 1, (), until)
-        if type(message) is Send:
-            return self._send(*message, until)
+        if isinstance(message, Send):
+            future = self._send(*message, until)
+            if type(message) is SendInTime and not future.done():
+                # A renewal has a third of the time that its lease has left. The renewer must be
+                # free before that is over, to report the loss.
+                sent: Any = self.pending[-1]
+                sent.grace = min(GRACE, max(LEAST, until - sent.sent_at))
+            return future
         if type(message) is Listen:
             return self._listen(message, until)
         return self._connect(until)
@@ -260,7 +275,7 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
             if request.until > now:
                 soonest = min(soonest, request.until)
                 continue
-            if flowing and now < request.until + GRACE:
+            if flowing and now < request.until + request.grace:
                 soonest = min(soonest, now + FLOWING / 4)
                 continue
             request.future.set_exception(OutcomeUnknown(f"{self.address} did not answer in time"))
