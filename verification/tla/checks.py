@@ -172,6 +172,21 @@ CHECKS = (
 )
 
 
+def three_clients(name: str, model: str, constants: dict[str, str], *holds: str) -> Check:
+    """A check with three clients, as far as the time goes."""
+    of_three = constants | {"Clients": "{a, b, c}"}
+    return Check(f"three clients, {name}", model, of_three, holds, complete=False, long=True)
+
+
+THREE = (
+    three_clients("lease", "lease", SMALL, *LEASE_HOLDS),
+    three_clients("redlock", "redlock", REDLOCK, *REDLOCK_HOLDS),
+    three_clients("sessions, ZooKeeper", "sessions", ZOOKEEPER, *SESSION_HOLDS),
+    three_clients("sessions, SQL", "sessions", SQL, *SESSION_HOLDS),
+    three_clients("document", "document", DOCUMENT, *DOCUMENT_HOLDS),
+)
+
+
 class Trace(NamedTuple):
     """How runs of the code are compared with a model."""
 
