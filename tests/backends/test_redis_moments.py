@@ -20,7 +20,13 @@ from leaselock._backends.redis.connecting import new_connection, refusal
 from leaselock._backends.redis.keys import COUNTER, keys_of, lock_in, name_of, owner_of, slot_of
 from leaselock._backends.redis.layout_marker import LAYOUT, marker_keys
 from leaselock._backends.redis.legacy_formats import FORMS, LegacyLock
-from leaselock._backends.redis.messages import Address, Connect, Unreachable, protocol_error
+from leaselock._backends.redis.messages import (
+    Address,
+    Connect,
+    SendInTime,
+    Unreachable,
+    protocol_error,
+)
 from leaselock._backends.redis.queue_state import QueueState
 from leaselock._backends.redis.records import waiter_of
 from leaselock._backends.redis.scan import keys_on
@@ -102,6 +108,16 @@ class Fixture:
 
     def channel(self, serial: int) -> str:
         return self.listener.waiting[mine(serial).id].group.channels[0]
+
+
+def test_what_the_renewer_sends_does_not_wait_long_for_its_reply() -> None:
+    """It reports losses, and must be free before a lease ends."""
+    fixture = Fixture()
+    assert isinstance(fixture.ask(Acquire(RIVAL, False)), Grant)
+    assert fixture.ask(Renew((RIVAL,))) == (True,)
+    assert isinstance(fixture.sent[-1], SendInTime)
+    fixture.ask(Release(RIVAL, True))
+    assert isinstance(fixture.sent[-1], SendInTime)
 
 
 # --- subscriptions --------------------------------------------------------------------------------
