@@ -6,7 +6,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Fixture, mutex_of
+from tests.core.test_renewal import FullFixture
+from tests.core.test_service import mutex_of
 from verification.simulation.simulator import Interrupted
 
 from leaselock._backends.sqlite.store import CAPABILITIES
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 SESSION = 4.0
 
 
-def _fixture() -> tuple[Fixture, Machine, ClientCore]:
-    fixture = Fixture()
+def _fixture() -> tuple[FullFixture, Machine, ClientCore]:
+    fixture = FullFixture()
     machine, service = fixture.client()
     service.contexts[None].registry.backend.capabilities = CAPABILITIES._replace(
         session_timeout=SESSION
@@ -169,9 +170,16 @@ def test_the_release_of_a_session_hold_is_repeated_without_limit() -> None:
     assert not service.contexts[None].registry.pending_releases
 
 
-@pytest.mark.parametrize(("takes", "waits"), [(0.2, 0.2), (10.0, REPORT_TIME)])
-def test_a_lost_hold_is_released_after_its_loss_was_reported(takes: float, waits: float) -> None:
-    """The release lets the next owner in. A callback that takes long does not keep it out."""
+@pytest.mark.parametrize(
+    ("takes", "full", "waits"),
+    [(0.2, False, 0.2), (10.0, False, REPORT_TIME), (0.2, True, REPORT_TIME)],
+)
+def test_a_lost_hold_is_released_after_its_loss_was_reported(
+    takes: float, full: bool, waits: float
+) -> None:
+    """The release lets the next owner in. A callback that takes long, or that cannot be started,
+    does not keep it out.
+    """
     fixture, machine, service = _fixture()
     registry = service.contexts[None].registry
     backend: Any = registry.backend
@@ -189,6 +197,7 @@ def test_a_lost_hold_is_released_after_its_loss_was_reported(takes: float, waits
         handle.on_lost(report, handle, lambda handle: handle)
         backend.release = recorded
         await Sleep(machine.now() + 0.1)
+        fixture.simulator.full = full
         lost = machine.now()
         backend.lose(handle.hold.claim.id, "its session does not answer")
         await Sleep(lost + 1.0)

@@ -41,8 +41,8 @@ class PendingReleases:
         self.op_timeout = op_timeout
         self.by_id: dict[str, PendingRelease] = {}
         self.failures = 0
-        # The callbacks of the client that were started, and have not returned.
-        self.callbacks: set[object] = set()
+        # The callbacks of the client that have not returned.
+        self.callbacks: set[int] = set()
 
     def __len__(self) -> int:
         return len(self.by_id)

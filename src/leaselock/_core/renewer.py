@@ -175,18 +175,15 @@ class Renewer:
 
     async def _notify_lost(self) -> None:
         registry, now = self.registry, self.registry.env.now()
-        lost = []
         for hold in registry.held():
             hold.expire(now)
             if hold.state is State.LOST:
                 registry.stop_renewing(hold)
                 registry.collect_callbacks(hold)
-                lost.append(hold)
+                self._release_lost(hold)
             elif hold.danger_callbacks:
                 registry.due_callbacks += hold.take_danger_callbacks(now)
         await self._call_back()
-        for hold in lost:
-            self._release_lost(hold)
 
     async def _call_back(self) -> None:
         """Start the callbacks of lost holds, each as an operation of its own, and one that
@@ -198,12 +195,12 @@ class Renewer:
         try:
             while callbacks:
                 callback = callbacks.pop(0)
-                running, key = registry.pending_releases.callbacks, object()
-                running.add(key)
+                # One that cannot be started has not returned, either.
+                outstanding, key = registry.pending_releases.callbacks, id(callback)
+                outstanding.add(key)
                 try:
-                    await Spawn(self._call(callback, running, key), "lost")
+                    await Spawn(self._call(callback, outstanding, key), "lost")
                 except BaseException:
-                    running.discard(key)
                     callbacks.insert(0, callback)
                     raise
             if events:
@@ -219,15 +216,15 @@ class Renewer:
         else:
             self.not_started, self.start_at = 0, FOREVER
 
-    async def _call(self, callback: Callback, running: set[object], key: object) -> None:
+    async def _call(self, callback: Callback, outstanding: set[int], key: int) -> None:
         """Call one callback, as an operation of its own: one that is slow, or ends its thread or
         task, does not keep the others from being called.
         """
         try:
             await CallUser(*callback)
         finally:
-            running.discard(key)
-            if not running and self.registry.pending_releases:
+            outstanding.discard(key)
+            if not outstanding and self.registry.pending_releases:
                 self.registry.wake_renewer(0.0)
 
     async def _report_events(self) -> None:
