@@ -35,6 +35,14 @@ CODE = re.compile(r"^( *)(```+|~~~+).*?^\1\2$", re.M | re.S)
 # A command as a page shows it, up to the end of its own words.
 SHOWN = re.compile(rf"\bleaselock ({'|'.join(COMMANDS)})\b((?:(?! -- )[^`\n#;|&)])*)")
 OPTION = re.compile(r"(?<=\s)--?[a-zA-Z][a-z-]*")
+# The part of a store's URL that a page shows, or its options alone.
+URL = re.compile(r"(?:(?<=[`\"'\s])|([a-z]\w+(?:\+\w+)?)://[^\s?`\"']*)\?([a-z_]+=[^\s`\"')]*)")
+STORES = (
+    *("redis://h", "unix:///redis.sock", "redis+sentinel://h/s", "redis+cluster://h"),
+    *("zookeeper://h", "etcds://h"),
+    *("postgresql://h/d", "mysql://h/d", "kubernetes://n", "dynamodb://table", "s3://bucket"),
+    *("sqlite:////a/b.db", "memory://"),
+)
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
 
@@ -113,6 +121,38 @@ def test_commands_in_the_documents_have_the_options_that_are_shown() -> None:
     used = {(command, option) for command, words in shown for option in OPTION.findall(words)}
     assert len(used) > 20
     assert {pair for pair in used if pair[1] not in known[pair[0]]} == set()
+
+
+def knows(store: str, option: str) -> bool:
+    """Return whether the URL of a store may have an option; its value may be refused."""
+    try:
+        leaselock.Client(f"{store}?{option}=1").close()
+    except ValueError as error:
+        unknown = rf"(unknown|connection) option ['\"]{option}\b|know {option}\b|not '{option}'"
+        return not re.search(unknown, str(error))
+    return True
+
+
+@pytest.mark.filterwarnings("ignore:an object store answers:UserWarning")
+def test_options_of_urls_in_the_documents_are_known_to_the_store() -> None:
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    shown = {
+        (scheme, part.partition("=")[0])
+        for scheme, options in URL.findall(text)
+        for part in options.split("&")
+        if not scheme.startswith("http")
+    }
+    known = {
+        (scheme, option): [
+            store
+            for store in STORES
+            if not scheme or store[:5] == scheme[:5] or scheme in store
+            if knows(store, option)
+        ]
+        for scheme, option in shown
+    }
+    assert len(known) > 30
+    assert {pair for pair, stores in known.items() if not stores} == set()
 
 
 def test_index_leads_to_every_page() -> None:

@@ -117,7 +117,7 @@ def test_an_invalid_secret_is_not_quoted() -> None:
 
 
 def test_an_unknown_option_lists_the_known_ones() -> None:
-    message = "the URL of a Redis store has the unknown option 'c': it knows a, b"
+    message = "a URL for Redis has the unknown option 'c': it knows a, b"
     with pytest.raises(ValueError, match=message):
         parse("redis://h?a=1&c=2").check_options(("a", "b"), "Redis")
     # An unquoted '&' in a secret makes its end look like an option.

@@ -91,7 +91,7 @@ class StoreURL(NamedTuple):
                 # What follows an unquoted '&' in a password looks like an option.
                 hidden = any(map(is_secret, self.options))
                 raise ValueError(
-                    f"the URL of a {store} store has {'an' if hidden else 'the'} unknown option"
+                    f"a URL for {store} has {'an' if hidden else 'the'} unknown option"
                     f"{'' if hidden else f' {name!r}'}: it knows {', '.join(known)}"
                 )
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-    from leaselock._backends.url import Host, StoreURL
+    from leaselock._backends.url import Host
 
 # More are closed after their use.
 MOST_IDLE = 32
@@ -63,36 +63,6 @@ def unix_time(text: str | None) -> float | None:
         return parsedate_to_datetime(text).timestamp() if text else None
     except ValueError:
         return None
-
-
-def tls_context(url: StoreURL, store: str) -> ssl.SSLContext:
-    """How to verify the servers, from ``?ca=``, ``?cert=`` and ``?key=``: files in PEM format.
-    ValueError for a file that cannot be used.
-    """
-    options = url.options
-    if "key" in options and "cert" not in options:
-        raise ValueError(f"the URL of a {store} store has ?key= without ?cert=: give both files")
-    return tls_of_files(options.get("ca"), options.get("cert"), options.get("key"))
-
-
-def tls_of_files(ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContext:
-    """The same for given files; *ca* None trusts the authorities that the system trusts."""
-    import ssl
-
-    try:
-        context = ssl.create_default_context(cafile=ca)
-    except OSError as error:
-        raise ValueError(f"?ca= must be a file of certificates in PEM format: {error}") from error
-    if cert is not None:
-        try:
-            # An encrypted key is refused: without a password here, OpenSSL would ask the terminal.
-            context.load_cert_chain(cert, key, password="")
-        except OSError as error:
-            raise ValueError(
-                "?cert= and ?key= must be files in PEM format with a certificate and its key, "
-                f"which is not encrypted: {error}"
-            ) from error
-    return context
 
 
 class TimedReader(io.RawIOBase):

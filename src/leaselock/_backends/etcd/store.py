@@ -27,7 +27,7 @@ from leaselock._backends.document.adapter import (
     Stored,
     Traits,
 )
-from leaselock._backends.document.http import Pool, tls_context
+from leaselock._backends.document.http import Pool
 from leaselock._backends.document.store import COMMON_OPTIONS, opened
 from leaselock._backends.etcd.doctor import Doctor
 from leaselock._backends.etcd.gateway import Gateway, encoded
@@ -166,7 +166,9 @@ def open_store(named: str, now: Callable[[], float], *, aio: bool = False) -> Op
 
 def _tls(url: StoreURL) -> Any:
     if url.scheme == "etcds":
-        return tls_context(url, "etcd")
+        from leaselock._backends.tls import tls_context  # loads ssl
+
+        return tls_context(url.options, "etcd")
     for name in ("ca", "cert", "key"):
         if name in url.options:
             raise ValueError(f"?{name}= is for TLS: write etcds:// before the hosts")

@@ -20,6 +20,7 @@ from leaselock._backends.sql.connection import DatabaseProtocol, Tls
 from leaselock._backends.sql.mysql_answers import IN_TRANSACTION, Answer, packets
 from leaselock._backends.sql.statements import MALFORMED, MYSQL_DENIED
 from leaselock._backends.sql.url import OPTIONS as COMMON_OPTIONS
+from leaselock._backends.tls import tls_context
 from leaselock._backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
 from leaselock.errors import OutcomeUnknown, StoreUnreachable, not_applied
 
@@ -89,18 +90,15 @@ def arguments(target: Target) -> dict[str, Any]:
 def _encryption(target: Target) -> dict[str, Any]:
     options = target.options
     asked, files = options.get("ssl"), [key for key in options if key.startswith("ssl_")]
-    if asked not in (None, "yes", "no") or (asked == "no" and files) or files == ["ssl_key"]:
-        raise ValueError("?ssl= is yes or no; with no, there is no ssl_ca=; an ssl_key= has a cert")
+    if asked not in (None, "yes", "no") or (asked == "no" and files):
+        raise ValueError("?ssl= is yes or no; with no, there is no ssl_ca= and no ssl_cert=")
     if asked == "no":
         return {"ssl_disabled": True}
     if not asked and not files:
         return {}
     if not files:
         return {"ssl": _trusts_system()}
-    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
-    if "ssl_cert" in options:
-        context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
-    return {"ssl": context}
+    return {"ssl": tls_context(options, "MySQL", "ssl_")}
 
 
 @cache
