@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,12 @@ def test_make_runs_both_tiers_as_a_whole_and_ci_runs_make() -> None:
     run = (ROOT / ".ci" / "run").read_text("utf-8")
     assert re.findall(r"\bmake (\w+)", run) == ["test", "verify"]
     assert "scripts/audit" in run
+
+
+def test_the_tests_are_collected_without_the_plugin_for_coverage() -> None:
+    # The group `dev` does not have it.
+    command = [sys.executable, "-m", "pytest", "-p", "no:pytest_cov", "--collect-only", "-q"]
+    ran = subprocess.run(
+        [*command, "tests/cli/test_usage.py"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
