@@ -10,6 +10,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from leaselock._cli.parameters import options_of
 
 ROOT = Path(__file__).parents[1]
 # The build of the site copies the pages of the root to docs/project.
+RELEASE = tomllib.loads((ROOT / "release.toml").read_text("utf-8"))
 COPIES = ROOT / "docs" / "project"
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {*COPIES.glob("*.md")})
 REFERENCE = ROOT / "docs" / "reference"
@@ -43,6 +45,8 @@ STORES = (
     *("postgresql://h/d", "mysql://h/d", "kubernetes://n", "dynamodb://table", "s3://bucket"),
     *("sqlite:////a/b.db", "memory://"),
 )
+# An installation of leaselock by its name alone.
+FROM_INDEX = re.compile(r"pip install [^\n`]*?(?<![\w/.])leaselock(?!-)\b(?!\S* @ ).*")
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
 
@@ -153,6 +157,17 @@ def test_options_of_urls_in_the_documents_are_known_to_the_store() -> None:
     }
     assert len(known) > 30
     assert {pair for pair, stores in known.items() if not stores} == set()
+
+
+def test_leaselock_is_installed_from_where_it_is() -> None:
+    code = [*(ROOT / "src").rglob("*.py"), *(ROOT / "examples").rglob("*")]
+    read = [*PAGES, *(path for path in code if path.is_file() and path.suffix != ".pyc")]
+    from_index = {
+        f"{path.relative_to(ROOT)}: {found}"
+        for path in read
+        for found in FROM_INDEX.findall(path.read_text("utf-8"))
+    }
+    assert RELEASE["name_is_registered"] or from_index == set()
 
 
 def test_index_leads_to_every_page() -> None:

@@ -10,10 +10,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.contrib.metadata import write_metadata
 
 from leaselock._backends.libraries import LIBRARIES, Library, check_version
+from leaselock._extras import install_command
 
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 STORES = {
     "redis": "redis://h",
     "hiredis": "redis://h",
@@ -108,13 +112,30 @@ def test_a_version_of_a_client_of_the_user_is_refused(tmp_path: Path) -> None:
     assert "ImportError: valkey 5.0 is installed, and leaselock supports 6.0 to 6.x" in done.stderr
 
 
-def test_a_missing_library_is_named_with_its_extra(tmp_path: Path) -> None:
+def test_a_missing_library_is_named_with_what_its_extra_installs(tmp_path: Path) -> None:
     (tmp_path / "redis.py").write_text(
         "raise ModuleNotFoundError('no module named redis', name='redis')"
     )
+    write_metadata(tmp_path)
     assert opened(tmp_path, "redis://h") == (
-        "redis is not installed: pip install 'leaselock[redis]'"
+        "redis is not installed: pip install 'redis>=5.3,<9' 'hiredis>=3.2,<4'"
     )
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"all"}))
+def test_what_an_extra_installs_is_known(
+    extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(write_metadata(tmp_path))
+    needs = " ".join(f"'{each}'" for each in EXTRAS[extra])
+    assert install_command(extra, "x") == f"pip install {needs}"
+
+
+def test_where_leaselock_is_not_installed_the_library_is_named_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert install_command("redis", "redis>=5.3,<9") == "pip install 'redis>=5.3,<9'"
 
 
 def test_an_error_within_a_library_is_not_taken_for_its_absence(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_two_concurrent_setups(bare: str) -> None:
     ("version", "words"),
     [
         ("0", "layout 0 of an older leaselock, .* drop its tables .* run `leaselock setup '"),
-        ("2", "layout 2 of a newer leaselock .* needs layout 1: .* pip install --upgrade"),
+        ("2", "layout 2 of a newer leaselock .* needs layout 1: use that release"),
         ("nonsense", "its layout marker is 'nonsense'"),
     ],
 )

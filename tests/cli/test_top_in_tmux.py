@@ -107,4 +107,4 @@ def test_without_its_extra_the_command_is_named(shell: Shell, tmux: Tmux) -> Non
     known = shell.env.get("PYTHONPATH", "")
     shell.env["PYTHONPATH"] = os.pathsep.join([str(shell.folder), *filter(None, [known])])
     tmux.start(*LEASELOCK, "top")
-    tmux.shows("pip install 'leaselock[top]'", "ended with 78")
+    tmux.shows("pip install 'textual", "ended with 78")

@@ -58,7 +58,7 @@ def test_the_error_names_both_versions_and_what_to_do() -> None:
     text = str(newer.value)
     assert "redis://db cannot be used: it has the layout 4 of a newer leaselock" in text
     assert "(programs of layout 3 or later may use it)" in text
-    assert "needs layout 1 to 2: use that release here, too: pip install" in text
+    assert "needs layout 1 to 2: use that release of leaselock here, too" in text
     with pytest.raises(NotApplied, match=r"layout 1 of an older leaselock, .*layout 2: do this"):
         check_layout("redis://db", "1", Layout(2, 2), "do this")
     with pytest.raises(NotApplied, match=r"an older leaselock \(programs of layout 1 or later"):

@@ -195,7 +195,8 @@ sys.exit(main(["web"]))
     )
     assert done.returncode == 78
     assert f"needs {missing}" in done.stderr
-    assert "pip install 'leaselock[web]'" in done.stderr
+    assert "not installed: pip install '" in done.stderr
+    assert "'starlette" in done.stderr
 
 
 @pytest.mark.parametrize(

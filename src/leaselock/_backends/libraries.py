@@ -74,9 +74,10 @@ def check_version(package: str, extra: str = "") -> None:
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        raise ImportError(
-            f"{package} is not installed: pip install 'leaselock[{extra}]'"
-        ) from error
+        from leaselock._extras import install_command
+
+        command = install_command(extra, supported.requirement)
+        raise ImportError(f"{package} is not installed: {command}") from error
     # PyMySQL says in `__version__` which version of mysqlclient it stands in for.
     version = str(getattr(found, "VERSION_STRING", None) or getattr(found, "__version__", "?"))
     if not supported.supports(version):

@@ -29,8 +29,11 @@ def do_top(options: TopOptions) -> int:
     try:
         import textual  # noqa: F401
     except ImportError as error:
+        from leaselock._extras import install_command
+
+        command = install_command("top", "textual")
         raise Misconfigured(
-            "top needs textual: pip install 'leaselock[top]'. Without it: leaselock ls --watch"
+            f"top needs textual: {command}. Without it: leaselock ls --watch"
         ) from error
     import asyncio
 

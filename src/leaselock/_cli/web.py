@@ -32,9 +32,10 @@ def do_web(options: WebOptions) -> int:
     try:
         from leaselock._web import server
     except ImportError as error:
-        raise Misconfigured(
-            f"web needs {error.name}, which is not installed: pip install 'leaselock[web]'"
-        ) from error
+        from leaselock._extras import install_command
+
+        command = install_command("web", str(error.name))
+        raise Misconfigured(f"web needs {error.name}, which is not installed: {command}") from error
     import asyncio
     import logging
 

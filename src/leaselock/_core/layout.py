@@ -17,7 +17,7 @@ from typing import NamedTuple
 from leaselock.errors import NotApplied
 from leaselock.version import __version__
 
-UPGRADE = "use that release here, too: pip install --upgrade leaselock"
+UPGRADE = "use that release of leaselock here, too"
 
 
 class Layout(NamedTuple):
