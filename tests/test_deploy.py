@@ -1,10 +1,12 @@
-"""The deployment examples: systemd accepts the units, and cron's line runs. verification/containers
-runs the others as they are deployed.
+"""The deployment examples: systemd accepts the units, and the lines of the crontab run with the
+environment that cron gives them. verification/containers runs the others as they are deployed.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +28,7 @@ SOURCE = Path(leaselock.__file__).parents[1]
 LEASELOCK = [sys.executable, "-m", "leaselock"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def redis() -> Iterator[Redis]:
     with Redis() as server:
         yield server
@@ -57,16 +59,39 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_commands_of_cron_and_systemd_are_understood(redis: Redis, tmp_path: Path) -> None:
-    (line,) = (
-        line for line in (FOLDER / "crontab").read_text("utf-8").splitlines() if "run" in line
-    )
+def test_the_command_of_the_unit_is_understood(redis: Redis, tmp_path: Path) -> None:
     (unit,) = (
         line.removeprefix("ExecStart=/usr/local/bin/")
         for line in (FOLDER / "report.service").read_text("utf-8").splitlines()
         if line.startswith("ExecStart=")
     )
-    for command in (line.split(maxsplit=5)[5], unit):
-        words = command.replace('"', "").split()
-        words = [*words[: words.index("--") + 1], "true"]
-        assert start(words, redis.url, tmp_path / "output").wait(60) == 0
+    words = unit.split()
+    words = [*words[: words.index("--") + 1], "true"]
+    assert start(words, redis.url, tmp_path / "output").wait(60) == 0
+
+
+def test_the_lines_of_the_crontab_run_as_cron_runs_them(redis: Redis, tmp_path: Path) -> None:
+    (tmp_path / "url").write_text(redis.url)
+    lines = (FOLDER / "crontab").read_text("utf-8").splitlines()
+    # The programs that are not installed here, and the file.
+    here = {
+        "/usr/local/bin/leaselock": shlex.join([str(Path(sys.executable).with_name("leaselock"))]),
+        "/usr/local/bin/": "echo ran ",
+        "/etc/leaselock/url": str(tmp_path / "url"),
+    }
+    env = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh", "HOME": str(tmp_path), "LOGNAME": "me"}
+    printed = []
+    for line in lines:
+        for named, present in here.items():
+            line = line.replace(named, present)
+        if re.match(r"\w+=", line):
+            name, _, value = line.partition("=")
+            env[name] = value
+        elif line and not line.startswith("#"):
+            command = ["/bin/sh", "-c", line.split(maxsplit=5)[5]]
+            ran = subprocess.run(
+                command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert (ran.returncode, ran.stderr) == (0, "")
+            printed.append(ran.stdout)
+    assert printed == ["ran report.sh\n", "ran import\n"]

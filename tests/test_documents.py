@@ -26,6 +26,9 @@ ROOT = Path(__file__).parents[1]
 RELEASE = tomllib.loads((ROOT / "release.toml").read_text("utf-8"))
 COPIES = ROOT / "docs" / "project"
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {*COPIES.glob("*.md")})
+EXAMPLES = sorted(
+    path for path in (ROOT / "examples").rglob("*") if path.is_file() and path.suffix != ".pyc"
+)
 REFERENCE = ROOT / "docs" / "reference"
 TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")
 LONGEST_PAGE = 400
@@ -45,6 +48,8 @@ STORES = (
     *("postgresql://h/d", "mysql://h/d", "kubernetes://n", "dynamodb://table", "s3://bucket"),
     *("sqlite:////a/b.db", "memory://"),
 )
+# The program that a line of a crontab starts.
+CRON = re.compile(r"^(?:[*\d][*\d/,-]* +){5}(\S+)", re.M)
 # An installation of leaselock by its name alone.
 FROM_INDEX = re.compile(r"pip install [^\n`]*?(?<![\w/.])leaselock(?!-)\b(?!\S* @ ).*")
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
@@ -117,7 +122,8 @@ def test_tables_of_the_command_line_are_those_of_the_parsers() -> None:
 
 
 def test_commands_in_the_documents_have_the_options_that_are_shown() -> None:
-    shown = [line for page in PAGES for line in SHOWN.findall(page.read_text("utf-8"))]
+    files = [*PAGES, *EXAMPLES]
+    shown = [line for file in files for line in SHOWN.findall(file.read_text("utf-8"))]
     known = {
         command: {name for word in options_of(parser_of(command)) for name in word.names}
         for command in COMMANDS
@@ -125,6 +131,14 @@ def test_commands_in_the_documents_have_the_options_that_are_shown() -> None:
     used = {(command, option) for command, words in shown for option in OPTION.findall(words)}
     assert len(used) > 20
     assert {pair for pair in used if pair[1] not in known[pair[0]]} == set()
+
+
+def test_lines_of_crontabs_name_programs_by_their_paths() -> None:
+    # cron searches /usr/bin and /bin only.
+    files = [*PAGES, *EXAMPLES]
+    named = [name for file in files for name in CRON.findall(file.read_text("utf-8"))]
+    assert len(named) >= 4
+    assert [name for name in named if not name.startswith("/")] == []
 
 
 def knows(store: str, option: str) -> bool:
@@ -160,11 +174,9 @@ def test_options_of_urls_in_the_documents_are_known_to_the_store() -> None:
 
 
 def test_leaselock_is_installed_from_where_it_is() -> None:
-    code = [*(ROOT / "src").rglob("*.py"), *(ROOT / "examples").rglob("*")]
-    read = [*PAGES, *(path for path in code if path.is_file() and path.suffix != ".pyc")]
     from_index = {
         f"{path.relative_to(ROOT)}: {found}"
-        for path in read
+        for path in [*PAGES, *EXAMPLES, *(ROOT / "src").rglob("*.py")]
         for found in FROM_INDEX.findall(path.read_text("utf-8"))
     }
     assert RELEASE["name_is_registered"] or from_index == set()

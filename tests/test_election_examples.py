@@ -140,8 +140,8 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
 
 
 def test_ten_hosts_with_the_crontab_make_one_report(fleet: Fleet) -> None:
-    text = (EXAMPLES / "crontab").read_text("utf-8")
-    (job,) = (line for line in text.splitlines() if line.startswith("*/15"))
+    text = (EXAMPLES / "deploy" / "crontab").read_text("utf-8")
+    (job,) = (line for line in text.splitlines() if "--once-per" in line)
     words = job.split()[5:]
     cut = words.index("--")
     script = 'echo "$$ $LEASELOCK_TOKEN" >> "$RECORD"'
