@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sqlite3
 import subprocess
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
 
 import leaselock
 from leaselock._cli.answer import report
-from leaselock._cli.commands import COMMANDS
+from leaselock._cli.commands import COMMANDS, module_of
 from leaselock._cli.formatting import escape, format_duration, parse_duration
 from leaselock._cli.options import Options
 
@@ -208,7 +210,13 @@ def test_every_command_has_help(shell: Shell, command: str) -> None:
 def test_help_lists_every_command_and_exit_code(shell: Shell) -> None:
     text = shell.run("--help").stdout
     assert all(f"\n  {command} " in text for command in COMMANDS)
-    assert "\n    1  no: " in text
+    no = text.partition("\n    1  no: ")[2].partition("\n   64")[0]
+    unmet = {
+        command
+        for command in COMMANDS
+        if "exit_codes.UNMET" in inspect.getsource(import_module(module_of(command)))
+    }
+    assert set(re.findall(r"\((\w+)\b", no)) == unmet
     codes = set(re.findall(r"\b\d{2,3}\b", text.partition("exit codes")[2]))
     assert codes >= set("64 69 70 75 76 77 78 79 126 127 130 143".split())
 

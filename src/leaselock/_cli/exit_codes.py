@@ -51,7 +51,8 @@ BY_REASON: dict[ErrorReason, int] = {
 TABLE = """\
 exit codes:
   run: that of the command; 128+N when signal N ended it
-    1  no: nothing listed (ls --exit-code), not broken, or a fault found (doctor)
+    1  no: nothing listed (ls --exit-code), not broken (break), no leader (leader),
+       deadlocks found (deadlocks), or a fault found (doctor)
    64  wrong usage                    76  the lease was lost while the command ran
    69  the store cannot be reached    77  permission denied
    70  an error inside leaselock      78  wrong URL or configuration
