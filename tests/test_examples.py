@@ -1,4 +1,4 @@
-"""The examples, and the programs in the README, run unchanged and print what is expected."""
+"""The examples, and the program in the README, run unchanged and print what is expected."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ def programs(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
 
 
-PROGRAMS = programs(ROOT / "README.md")
-PRINTED = {
-    "threads": ["charging, token", "writing the report of today"],
-    "asyncio": ["charging, token"],
-}
+PRINTED = ["charging, token", "writing the report of today"]
 MAX_LINES = 40
 # Tested by tests of their own.
 ELSEWHERE = {"demo.py", "demo_worker.py", "fastapi_scheduler.py", "folder_store.py"}
@@ -66,16 +62,11 @@ def test_an_example_runs_and_is_short(name: str, tmp_path: Path) -> None:
     assert (EXAMPLES / name).read_text("utf-8").count("\n") < MAX_LINES
 
 
-def test_readme_has_a_program_for_threads_and_one_for_asyncio() -> None:
-    words = {"threads": "leaselock.Client()", "asyncio": "leaselock.AsyncClient()"}
-    assert all(words[name] in text for name, text in zip(PRINTED, PROGRAMS, strict=True))
-
-
 @pytest.mark.parametrize("url", [None, "memory://"], ids=["embedded", "memory"])
-@pytest.mark.parametrize(("name", "number"), [("threads", 0), ("asyncio", 1)])
-def test_readme_program_runs(name: str, number: int, url: str | None, tmp_path: Path) -> None:
-    printed = run(["-c", PROGRAMS[number]], tmp_path, url)
-    for line in PRINTED[name]:
+def test_readme_program_runs(url: str | None, tmp_path: Path) -> None:
+    (program,) = programs(ROOT / "README.md")
+    printed = run(["-c", program], tmp_path, url)
+    for line in PRINTED:
         assert line in printed
 
 
