@@ -97,3 +97,19 @@ def test_a_release_is_dry_by_default() -> None:
     assert complete or "NOT ready: release.toml" in ran.stdout
     assert run("git", "tag").stdout == before
     assert run("sh", ROOT / "scripts" / "release", "--rehearse").returncode == 64
+
+
+def test_a_dry_release_goes_on_and_says_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = tmp_path / "make"
+    make.write_text('#!/bin/sh\necho "made $1"\ntest "$1" != audit\n')
+    make.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    ran = run("sh", ROOT / "scripts" / "release", "--dry")
+    made = re.findall(r"^made (\w+)$", ran.stdout, re.M)
+    assert made == "audit test verify docs package".split()
+    assert [line for line in ran.stdout.splitlines() if line.startswith("NOT ready: make")] == [
+        "NOT ready: make audit"
+    ]
+    assert ran.returncode == 1
