@@ -6,54 +6,21 @@ once, in the user's cache folder.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-import subprocess
 import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 import boto3
-import pytest
 from botocore.config import Config
 from testkit.servers.costs import starting
-from testkit.servers.process import HOST, START_TIMEOUT, Process, accepts, free_port, program
+from testkit.servers.go_programs import go_program
+from testkit.servers.process import HOST, START_TIMEOUT, Process, accepts, free_port
 
 MODULE, VERSION = "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"
-CACHE = Path.home() / ".cache" / "leaselock-servers" / f"versitygw-{VERSION}"
-# Seconds for the download and the build.
-BUILD_TIMEOUT = 900.0
 REGION = "us-east-1"
 LOGIN = {"aws_access_key_id": "tests", "aws_secret_access_key": "none-of-them"}
-
-
-@cache
-def gateway() -> Path:
-    """The program, built once; a skip where that is not possible."""
-    path = CACHE / "versitygw"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with open(CACHE / "lock", "wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            command = [program("go", "/usr/local/go/bin"), "install", f"{MODULE}@{VERSION}"]
-            environment = os.environ | {"GOBIN": str(CACHE)}
-            try:
-                done = subprocess.run(
-                    command,
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                    timeout=BUILD_TIMEOUT,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                pytest.skip("no server: versitygw was not built in time")
-            if done.returncode:
-                pytest.skip(f"no server: versitygw cannot be built: {done.stderr[-500:]}")
-    return path
 
 
 class ObjectStore:
@@ -71,7 +38,8 @@ class ObjectStore:
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
         key, secret = LOGIN.values()
-        command = [str(gateway()), "--port", f"{HOST}:{self.port}", "--region", REGION]
+        command = [str(go_program(MODULE, VERSION)), "--port", f"{HOST}:{self.port}"]
+        command += ["--region", REGION]
         command += ["--access", key, "--secret", secret, "--quiet"]
         command += ["posix", str(self.folder / "buckets")]
         self.process = Process(command, self.folder / "log")
