@@ -191,7 +191,7 @@ async def wait_for_a_lease_that_another_client_of_the_loop_hands_on_is_refused(
                 for _ in range(2):
                     async with theirs:
                         await _in_another_task(other())
-                await (await harness.must_acquire(lock)).release()
+        await (await harness.must_acquire(lock)).release()
 
     _run(main())
 
@@ -297,6 +297,75 @@ async def permits_behind_a_claim_that_waits_for_the_loop_are_refused(harness: Ha
 
     _run(main())
     await peers[0].join()
+
+
+@scenario("threads", "sharing")
+async def writer_is_refused_behind_a_younger_reader_of_its_loop(harness: Harness) -> None:
+    """The store names the oldest reader, which is in another thread."""
+    catalog, far = harness.first.rwlock("a"), harness.client().rwlock("a")
+    oldest = await far.read.acquire()
+
+    async def other() -> None:
+        assert await harness.try_once(catalog.write) is None
+        await _is_refused(lambda: catalog.write.acquire(timeout=TIMEOUT))
+
+    async def main() -> None:
+        client = leaselock.AsyncClient(harness.url, op_timeout=OP_TIMEOUT)
+        async with client, client.rwlock("a").read:
+            await _in_another_task(other())
+
+    async def loop() -> None:
+        _run(main())
+
+    await harness.spawn(loop).join()
+    await oldest.release()
+    await (await harness.must_acquire(catalog.write)).release()
+
+
+@scenario("threads", "permits")
+async def wait_for_permits_of_several_tasks_is_refused(harness: Harness) -> None:
+    """None of them holds all, and the number may be known to the store only."""
+    gpus, unknown = harness.first.semaphore("a", 2), harness.first.semaphore("a", None)
+
+    async def other() -> None:
+        assert await harness.try_once(gpus) is None
+        await _is_refused(lambda: gpus.acquire(timeout=TIMEOUT))
+        await _is_refused(lambda: unknown.acquire(timeout=TIMEOUT))
+
+    async def main() -> None:
+        async with leaselock.AsyncClient(harness.url, op_timeout=OP_TIMEOUT) as client:
+            theirs = client.semaphore("a", 2)
+            tasks = [asyncio.create_task(theirs.acquire(), name="MyTask") for _ in range(2)]
+            leases = await asyncio.gather(*tasks)
+            await _in_another_task(other())
+            for lease in leases:
+                await lease.release()
+
+    _run(main())
+    await (await harness.must_acquire(gpus)).release()
+
+
+@scenario("threads", "updates")
+async def upgrade_beside_a_reader_of_another_client_of_the_loop_is_refused(
+    harness: Harness,
+) -> None:
+    """The reader is found in the store."""
+    catalog = harness.first.rwlock("a")
+
+    async def other() -> None:
+        async with catalog.update as lease:
+            await _is_refused(lambda: lease.upgrade(TIMEOUT))
+            await _is_refused(lambda: catalog.write.acquire(timeout=TIMEOUT))
+            lease.ensure()
+
+    async def main() -> None:
+        async with leaselock.AsyncClient(harness.url, op_timeout=OP_TIMEOUT) as client:
+            async with client.rwlock("a").read:
+                await _in_another_task(other())
+            async with catalog.update as lease:
+                assert await lease.upgrade()
+
+    _run(main())
 
 
 @scenario("threads")

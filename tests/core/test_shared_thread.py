@@ -187,15 +187,57 @@ def test_a_wait_of_the_holder_itself_goes_on_until_its_time_has_passed() -> None
     assert (waiter.ended, waiter.error) == (True, None)
 
 
-def test_a_wait_for_permits_is_refused_if_their_number_is_known() -> None:
-    for limit, refused in ((2, True), (0, False)):
+def test_a_wait_for_permits_is_refused_whether_their_number_is_known_or_not() -> None:
+    for limit in (2, 0):
         loop = Clients()
         two: dict[str, Any] = {"mode": "permits", "permits": 2}
         handle = loop.fixture.do(loop.machine, mutex_of(loop.service, **two).acquire(None, 2))
         handle.hold.acquirer, handle.hold.thread = None, loop.thread
         permits: dict[str, Any] = {"mode": "permits", "permits": limit or None}
         waiter = loop.second(2, take(loop.theirs, **permits))
-        assert isinstance(waiter.error, WouldDeadlock) is refused
+        assert isinstance(waiter.error, WouldDeadlock)
+
+
+def test_a_wait_for_one_of_several_readers_in_the_thread_is_refused() -> None:
+    """The store names the oldest reader, which is a stranger."""
+    loop = Clients()
+    loop.stranger(take(loop.theirs, "shared", 5.0))
+    loop.first(1, take(loop.service, "shared", 20.0))
+    writer = loop.second(2, take(loop.theirs, "exclusive"))
+    assert isinstance(writer.error, WouldDeadlock)
+    assert writer.error.holder == "task 1"
+    assert not loop.fixture.store.state("a").waiting
+
+
+async def upgrade(service: ClientCore, held: list[Any]) -> None:
+    """Write beside readers."""
+    held.append(await mutex_of(service, mode="update").acquire(None))
+    assert await held[0].upgrade(None)
+
+
+def test_a_wait_beside_a_hold_of_the_same_name_in_another_store_goes_on() -> None:
+    loop = Clients()
+    elsewhere = Fixture()
+    elsewhere.simulator.play(0.3)  # tokens are known by the time of the grant
+    machine, service = elsewhere.client("elsewhere")
+    run = machine.start(take(service, "exclusive", 30.0))
+    run.owner = Owner("task 1", "1", loop.thread)
+    elsewhere.simulator.play(elsewhere.simulator.time + 0.5)
+    for wait in (take(loop.theirs, "exclusive"), upgrade(loop.theirs, [])):
+        loop.stranger(take(loop.theirs, "shared", 3.0))
+        waiter = loop.second(2, wait)
+        loop.pass_time(10.0)
+        assert (waiter.ended, waiter.error) == (True, None)
+
+
+def test_an_upgrade_beside_a_reader_of_another_client_of_the_thread_is_refused() -> None:
+    loop, held = Clients(), list[Any]()
+    loop.first(1, take(loop.service, "shared", 5.0))
+    waiter = loop.second(2, upgrade(loop.theirs, held))
+    assert isinstance(waiter.error, WouldDeadlock)
+    assert waiter.error.holder == "task 1"
+    modes = [each.record.mode for each in loop.fixture.store.state("a").holds]
+    assert modes == ["shared", "update"]
 
 
 def test_a_claim_that_is_not_in_the_queue_is_not_blocked() -> None:

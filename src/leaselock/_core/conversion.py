@@ -27,7 +27,7 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from leaselock._core.backend import Claim, Converted, Mode
     from leaselock._core.hold import Hold
@@ -42,12 +42,14 @@ def strongest(modes: Iterable[Mode]) -> Mode:
 class Upgrade:
     """One wait for a hold to become exclusive. Its owner sets `cancelled` and wakes the claim."""
 
-    __slots__ = ("cancelled", "hold", "is_released")
+    __slots__ = ("beside", "cancelled", "hold", "is_released")
 
     def __init__(self, hold: Hold, is_released: Callable[[], bool]) -> None:
         self.hold = hold
         self.is_released = is_released
         self.cancelled = False
+        # Holds of other clients that cannot be released while this thread waits.
+        self.beside: Sequence[Hold] = ()
 
     @property
     def claim(self) -> Claim:
@@ -85,12 +87,13 @@ async def upgrade(
     was so before the deadline. AcquireCancelled if the wait, which is in *waiting* meanwhile, was
     cancelled. The wait ends when the lease *is_released*, too.
     """
-    env = registry.env
+    env, wait = registry.env, Upgrade(hold, is_released)
     if env.blocks_thread and env.now() < deadline:
-        readers = shared_thread.holds_beside(registry, env.owner(), hold.claim.name)
+        owner, claim = env.owner(), hold.claim._replace(mode="exclusive")
+        readers = shared_thread.holds_beside(registry, owner, claim.name)
         if others := [each for each in readers if each is not hold]:
-            raise shared_thread.refusal(hold.claim._replace(mode="exclusive"), others)
-    wait = Upgrade(hold, is_released)
+            raise shared_thread.refusal(claim, others)
+        wait.beside = shared_thread.holds_of_others(registry, owner, claim.name)
     waiting = set() if waiting is None else waiting
     waiting.add(wait)
     try:
@@ -133,6 +136,7 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
             try:
                 if recheck_at is None:
                     recheck_at = await _ask(registry, hold, state, deadline)
+                    await _check_beside(registry, wait)
                 else:
                     until = min(deadline, hold.valid_until, recheck_at)
                     recheck_at = None
@@ -186,6 +190,15 @@ async def _ask(
     _apply(registry, hold, reply)
     state.answered, state.answered_at = sent, registry.env.now()
     return retry.sent_at + reply.retry_after
+
+
+async def _check_beside(registry: HoldRegistry, wait: Upgrade) -> None:
+    """Raise WouldDeadlock if the upgrade waits for a hold that needs this thread to go on."""
+    if not wait.beside or wait.claim.mode == "exclusive":
+        return
+    claim = wait.claim._replace(mode="exclusive")
+    if await shared_thread.is_blocked(registry, claim, wait.beside):
+        raise shared_thread.refusal(claim, wait.beside)
 
 
 async def _follow(

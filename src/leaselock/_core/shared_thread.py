@@ -1,8 +1,9 @@
 """Waits that block a thread in which other owners run: the tasks of its event loop.
 
 A synchronous wait for a hold of such an owner could never end: while it lasts, that owner cannot
-release. So it is refused with `WouldDeadlock`: the holds of the same client before the store is
-asked, those of other clients, synchronous or not, when the store names one as the holder.
+release. So it is refused with `WouldDeadlock`: for the holds of the same client before the store is
+asked, for those of other clients, synchronous or not, when the store names one as the holder, or
+shows some among several.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 
 def check(registry: HoldRegistry, owner: Owner, claim: Claim) -> Sequence[Hold]:
-    """Raise WouldDeadlock if other owners of this thread have holds that exclude *claim*. Return
-    the holds of such owners that do not: they may exclude a claim ahead of it.
+    """Raise WouldDeadlock if other owners of this thread have holds of this client that exclude
+    *claim*. Return the holds that such owners have of the lock by any client. They may exclude the
+    claim together with others, or a claim ahead of it: the store is asked.
     """
     found = holds_beside(registry, owner, claim.name)
     if found:
@@ -33,14 +35,14 @@ def check(registry: HoldRegistry, owner: Owner, claim: Claim) -> Sequence[Hold]:
         known = claim.mode != "permits" or claim.limit
         if known and not compatible([hold.claim for hold in found], claim, claim.limit):
             raise refusal(claim, found)
-    return found
+    return [*found, *holds_of_others(registry, owner, claim.name)]
 
 
-def holds_beside(registry: HoldRegistry, owner: Owner, name: str) -> Sequence[Hold]:
+def holds_beside(registry: HoldRegistry, owner: Owner, name: str) -> list[Hold]:
     """The valid holds of a lock that other owners of this thread have acquired."""
     thread = owner.thread
     if thread is None or not thread.has_tasks:
-        return ()
+        return []
     now = registry.env.now()
     return [
         hold
@@ -50,6 +52,16 @@ def holds_beside(registry: HoldRegistry, owner: Owner, name: str) -> Sequence[Ho
         and hold.acquirer is not owner.reference
         and hold.is_valid(now)
     ]
+
+
+def holds_of_others(registry: HoldRegistry, owner: Owner, name: str) -> list[Hold]:
+    """Those that they have acquired with other clients, first the clients with the same URL. A
+    client of another store is not known as such.
+    """
+    references = REGISTRIES.valuerefs() if len(REGISTRIES) > 1 else ()
+    others = [each for reference in references if (each := reference()) not in (None, registry)]
+    others.sort(key=lambda each: each.store != registry.store)
+    return [hold for each in others for hold in holds_beside(each, owner, name)]
 
 
 def blocked_by(env: Env, owner: Owner) -> OwnerThread | None:
@@ -83,8 +95,9 @@ def holder_beside(
 
 
 async def is_blocked(registry: HoldRegistry, claim: Claim, beside: Sequence[Hold]) -> bool:
-    """Whether a queued claim cannot be granted before the holds *beside* it end: a claim ahead of
-    it waits for them. False if the store does not answer: the next look asks again.
+    """Whether a queued claim, or an upgrade, cannot be granted before the holds *beside* it end:
+    they exclude it, or a claim ahead of it waits for them. False if the store does not answer: the
+    next look asks again.
     """
     from leaselock._core.deadlocks import owner_of  # loaded where it is used
 
@@ -109,7 +122,9 @@ async def is_blocked(registry: HoldRegistry, claim: Claim, beside: Sequence[Hold
             return blocked
         if blocked:
             ahead.append(waiting)
-    return False
+    # An upgrade is not in the queue, and some stores show none. A claim that was granted meanwhile
+    # is compatible with all holds.
+    return not compatible(left, claim, state.limit)
 
 
 def refusal(claim: Claim, beside: Sequence[Hold]) -> WouldDeadlock:
