@@ -63,6 +63,8 @@ def store_of_url(template: str) -> Store:
         name,
         fresh,
         multiprocess=name != "memory",
+        # A watch of ZooKeeper is on the holder's node, and not on its queue.
+        notifies_holder=can.notifies_changes and can.session_timeout == FOREVER,
         detects_death=can.detects_death,
         detachable=can.session_timeout == FOREVER,
         min_hold=can.min_hold,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Seconds. Where the store does not notify, a holder looks three times in a lease.
 LEASE = 3.0
+# With such a lease it looks only after more than a minute and a half.
+LONG_LEASE, LOOKS_AFTER = 300.0, 90.0
 
 
 async def _hold(lock: Lock) -> None:
@@ -39,6 +41,18 @@ async def holder_learns_that_another_client_waits(harness: Harness) -> None:
     await lease.release()
     await waiting.join()
     assert (called, late, lease.contended) == ([lease], [lease], False)
+
+
+@scenario("has_queue", "notifies_holder")
+async def first_waiter_is_reported_before_the_next_look(harness: Harness) -> None:
+    """Also when the holder has looked at the queue before, and found it empty."""
+    lease = await harness.must_acquire(harness.lock("a", lease=LONG_LEASE))
+    assert not lease.contended
+    await harness.pause(0.5)
+    waiting = harness.spawn(_hold, harness.client().lock("a"))
+    await harness.wait_until(lambda: lease.contended, LOOKS_AFTER)
+    await lease.release()
+    await waiting.join()
 
 
 @scenario("has_queue")

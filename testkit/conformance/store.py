@@ -31,6 +31,8 @@ class Store(NamedTuple):
     """It knows the waiters and wakes them."""
     notifies: bool = True
     """A waiter that is not woken asks no more often than once in about a second."""
+    notifies_holder: bool = True
+    """It notifies a holder that follows the queue when the first waiter arrives."""
     detects_death: bool = False
     """It notices the death of a process at once."""
     identifies_owner: bool = True
@@ -90,6 +92,7 @@ REASONS = {
     "fair": "it does not serve waiters in order",
     "has_queue": "it does not know its waiters",
     "notifies": "its waiters ask at short intervals",
+    "notifies_holder": "its holders look at the queue as often as they renew",
     "identifies_owner": "a lost reply can leave a hold without an owner",
     "leases_expire": "its holds do not expire",
     "detects_death": "it does not notice the death of a process at once",

@@ -1,10 +1,13 @@
-"""A watcher is notified of each change by the server; without the permission it looks itself."""
+"""Watchers, and holders that follow the queue, are notified of each change by the server; without
+the permission they look themselves.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.conformance.contention import first_waiter_is_reported_before_the_next_look
 from testkit.conformance.watching import each_change_is_reported, report_changes
 from testkit.servers.redis import Redis
 from testkit.servers.rights import additional, user
@@ -54,6 +57,16 @@ def harness_of(colour: str, server: Redis, folder: Path, name: str, query: str =
 def test_each_change_is_notified(colour: str, query: str, server: Redis, tmp_path: Path) -> None:
     harness = harness_of(colour, server, tmp_path, "watcher", query)
     harness.run(harness.run_and_close(each_change_is_reported(harness)))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("query", ["", "?protocol=string"])
+def test_the_first_waiter_is_notified(
+    colour: str, query: str, server: Redis, tmp_path: Path
+) -> None:
+    harness = harness_of(colour, server, tmp_path, "watcher", query)
+    scenario = first_waiter_is_reported_before_the_next_look(harness)
+    harness.run(harness.run_and_close(scenario))
 
 
 @pytest.mark.parametrize("colour", COLOURS)

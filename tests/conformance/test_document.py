@@ -34,6 +34,7 @@ POLLED = MEMORY._replace(
     name="document polled",
     fresh=lambda folder: f"documents://room{next(NUMBERS)}?watch=no&current=no&clock=no",
     notifies=False,
+    notifies_holder=False,
     max_waiters=20,
 )
 FOLDER = MEMORY._replace(
@@ -41,6 +42,7 @@ FOLDER = MEMORY._replace(
     fresh=lambda folder: f"documents-in://{folder}/documents",
     multiprocess=True,
     notifies=False,
+    notifies_holder=False,
     max_waiters=20,
 )
 

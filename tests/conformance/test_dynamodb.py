@@ -33,6 +33,7 @@ def store(dynamodb: DynamoDB) -> Store:
         lambda folder: dynamodb.url(table, prefix=f"{uuid.uuid4().hex}:", poll="0.02"),
         protocols=("document",),
         notifies=False,
+        notifies_holder=False,
         min_hold=True,
         sharing=True,
         updates=True,

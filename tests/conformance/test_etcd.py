@@ -59,4 +59,5 @@ def test_etcd_without_watches(
     max_waiters: int | None,
     tmp_path: Path,
 ) -> None:
-    run(scenario, store_on(server, watch="no"), driver, tmp_path, max_waiters)
+    store = store_on(server, watch="no")._replace(notifies_holder=False)
+    run(scenario, store, driver, tmp_path, max_waiters)

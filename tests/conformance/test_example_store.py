@@ -27,6 +27,7 @@ STORE = Store(
     lambda folder: f"folder://{folder}/locks",
     protocols=("queue",),
     notifies=False,
+    notifies_holder=False,
     sharing=True,
     updates=True,
     permits=True,

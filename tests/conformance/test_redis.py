@@ -47,6 +47,8 @@ def store_on(
         name,
         fresh,
         protocols=protocols,
+        # Only the users of a cluster may have keys tracked.
+        notifies_holder=name == "cluster",
         confirm_within=CONFIRM_WITHIN,
         lease=0.2,
         min_hold=hashed and name != "replicated",

@@ -30,7 +30,11 @@ def store_on(servers: Sequence[Redis]) -> Store:
         return ",".join(server.url for server in servers)
 
     return Store(
-        f"redlock of {len(servers)}", fresh, protocols=("redlock",), confirm_within=CONFIRM_WITHIN
+        f"redlock of {len(servers)}",
+        fresh,
+        protocols=("redlock",),
+        notifies_holder=False,
+        confirm_within=CONFIRM_WITHIN,
     )
 
 

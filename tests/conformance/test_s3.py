@@ -33,6 +33,7 @@ def store(object_store: ObjectStore) -> Store:
         lambda folder: object_store.url(bucket, uuid.uuid4().hex, poll="0.02"),
         protocols=("document",),
         notifies=False,
+        notifies_holder=False,
         min_hold=True,
         sharing=True,
         updates=True,

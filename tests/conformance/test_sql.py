@@ -54,6 +54,7 @@ def store_on(
         PROTOCOLS,
         # The server has a queue, but each waiter repeats its request every second.
         fair=False,
+        notifies_holder=False,
         detects_death=True,
         detachable=False,
         sharing=protocol == "row" or database == "postgres",

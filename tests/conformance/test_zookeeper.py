@@ -33,6 +33,7 @@ def _store(url: Callable[..., str], *protocols: str) -> Store:
         lambda folder: url(timeout=SESSION, protocol=protocols[0]),
         protocols=protocols,
         fair=protocols[0] == "queue",
+        notifies_holder=False,
         detachable=False,
         confirm_within=SILENCE,
         session_timeout=SESSION,

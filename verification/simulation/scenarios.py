@@ -34,7 +34,12 @@ from verification.simulation.redis_modes import (
     RedisModesScenario,
 )
 from verification.simulation.scenario import Outcome, Scenario
-from verification.simulation.yields import RedisYieldScenario, SqlYieldScenario, YieldScenario
+from verification.simulation.yields import (
+    DocumentYieldScenario,
+    RedisYieldScenario,
+    SqlYieldScenario,
+    YieldScenario,
+)
 from verification.simulation.zoo import (
     EnsembleScenario,
     EnsembleSingleScenario,
@@ -81,6 +86,7 @@ KINDS: dict[str, type[Scenario]] = {
     "rates redis": RedisRatesScenario,
     "rates sql": SqlRatesScenario,
     "yields": YieldScenario,
+    "yields document": DocumentYieldScenario,
     "yields redis": RedisYieldScenario,
     "yields sql": SqlYieldScenario,
     "zookeeper": ZooScenario,

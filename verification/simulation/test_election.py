@@ -23,6 +23,7 @@ pytestmark = pytest.mark.first_tier
         ("rates redis", 5),
         ("rates sql", 5),
         ("yields", 15),
+        ("yields document", 8),
         ("yields redis", 5),
         ("yields sql", 5),
     ],

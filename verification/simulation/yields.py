@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from verification.simulation.document import DocumentScenario
 from verification.simulation.judge import Violation
 from verification.simulation.redis import RedisScenario
 from verification.simulation.redis_modes import read
@@ -63,7 +64,7 @@ class YieldingUser(User):
                 raise Violation("progress", f"a holder was not told of a waiter in {unheard} looks")
 
     def _bound(self, handle: LeaseHandle) -> int:
-        if self.scenario.calm:
+        if self.scenario.calm and self.scenario.pushed:
             return PUSHED
         return round(INTERVALS * handle.hold.claim.lease / 3 / LOOK) + MORE
 
@@ -73,6 +74,8 @@ class YieldPlay(Scenario):
 
     users = (1, 2)
     rounds = (1, 2, 4)
+    pushed = True
+    """The store notifies the holder of the first waiter."""
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
@@ -115,3 +118,13 @@ class RedisYieldScenario(YieldPlay, RedisScenario):
     def others_wait(self, name: str) -> bool:
         """Whether the queue has members."""
         return bool(read(self.net.hosts[self.master].server, name).queue)
+
+
+class DocumentYieldScenario(YieldPlay, DocumentScenario):
+    """Protocol "document"; where the store reports no changes, holders look at intervals."""
+
+    def make_model(self) -> Any:
+        """Make the store."""
+        model = super().make_model()
+        self.pushed = self.watch
+        return model

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from verification.simulation.plant import planted
 
+from leaselock._backends.document.backend import DocumentBackend
 from leaselock._backends.memory.store import MemoryRow
 from leaselock._backends.redis import backend
 from leaselock._backends.sql.lock_row import SqlLockRow
@@ -14,6 +15,7 @@ from leaselock._core.contention import Contention
 if TYPE_CHECKING:
     import pytest
 
+    from leaselock._backends.document.content import Content
     from leaselock._core.backend import Claim, Watched
 
 
@@ -37,6 +39,25 @@ def end_of_the_first_wait_is_the_end(patch: pytest.MonkeyPatch) -> None:
 def first_waiter_not_pushed(patch: pytest.MonkeyPatch) -> None:
     """The first waiter is not notified to those who observe the lock."""
     patch.setattr(MemoryRow, "notify_watchers", lambda row: None)
+
+
+@planted("yields document")
+def first_waiter_not_pushed_document(patch: pytest.MonkeyPatch) -> None:
+    """A report of the first waiter wakes no claim that watches the lock."""
+    real = DocumentBackend._wake_concerned
+
+    def wake(
+        self: DocumentBackend, name: str, before: Content, content: Content, asker: str
+    ) -> None:
+        real(
+            self,
+            name,
+            before if before.queue else before._replace(queue=content.queue),
+            content,
+            asker,
+        )
+
+    patch.setattr(DocumentBackend, "_wake_concerned", wake)
 
 
 @planted("yields sql")

@@ -369,8 +369,9 @@ class DocumentBackend(QueueBackend):
 
     def _wake_concerned(self, name: str, before: Content, content: Content, asker: str) -> None:
         """Wake the claims that were granted the lock, that are not in the queue any more, and the
-        first waiter, when the holds or the first waiter have changed; and of an offer those that
-        may have to show that they are alive.
+        first waiter, when the holds or the first waiter have changed; of an offer those that may
+        have to show that they are alive; and those that watch, when the holds have changed or the
+        first waiter has come.
         """
         holders, holds = _holders(before), _holders(content)
         queue = [claim.id for claim in content.queue]
@@ -383,6 +384,8 @@ class DocumentBackend(QueueBackend):
             concerned |= set(queue[: ROLL_POSITIONS if offered else 1])
         if head_changed:
             concerned |= set(queue[:1])
+            if not before.queue:
+                concerned |= self.watchers
         known = {*queue, *(hold_id for hold_id, _, _ in holds)}
         self.wake(
             [
