@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 import redis
 from django.conf import settings
@@ -278,6 +279,82 @@ def test_the_store_is_a_database_of_the_project(
         connections[database].settings_dict.update(before)
 
 
+LOGIN = {"NAME": "shop", "USER": "app", "HOST": "db"}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "options", "query"),
+    [
+        (
+            "postgresql",
+            {"sslmode": "verify-full", "sslrootcert": Path("/srv/ca.pem")},
+            "?sslmode=verify-full&sslrootcert=%2Fsrv%2Fca.pem",
+        ),
+        (
+            "postgresql",
+            {"options": "-c search_path=app", "assume_role": "o w"},
+            "?options=-c+search_path%3Dapp+-c+role%3Do%5C+w",
+        ),
+        ("postgresql", {"pool": True, "isolation_level": 2, "prepare_threshold": 5}, ""),
+        ("postgresql", {"service": "shop", "sslmode": None}, "?service=shop"),
+        (
+            "mysql",
+            {"ssl": {"ca": "/ca.pem", "cert": "/cert.pem", "key": "/key.pem"}},
+            "?ssl_ca=%2Fca.pem&ssl_cert=%2Fcert.pem&ssl_key=%2Fkey.pem",
+        ),
+        ("mysql", {"ssl_ca": "/ca.pem", "ssl_verify_identity": True}, "?ssl_ca=%2Fca.pem"),
+        ("mysql", {"ssl_mode": "REQUIRED"}, "?ssl=yes"),
+        ("mysql", {"ssl_verify_cert": True}, "?ssl=yes"),
+        ("mysql", {"ssl_mode": "PREFERRED", "ssl": {}}, ""),
+        ("mysql", {"ssl_disabled": True}, "?ssl=no"),
+        ("mysql", {"unix_socket": "/run/db.sock"}, "?unix_socket=%2Frun%2Fdb.sock"),
+        ("mysql", {"charset": "utf8mb4", "init_command": "SET sql_mode='STRICT_TRANS_TABLES'"}, ""),
+    ],
+)
+def test_locks_connect_with_the_options_of_the_database(
+    dialect: str, options: dict[str, Any], query: str
+) -> None:
+    from leaselock._backends.sql.url import parsed
+    from leaselock.contrib.django.databases import url_from
+
+    url = url_from("default", dialect, {**LOGIN, "OPTIONS": options})
+    assert url == f"{dialect}://app@db/shop{query}"
+    assert parsed(url).database == "shop"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "options", "named"),
+    [
+        ("postgresql", {"sslmod": "require"}, "sslmod"),
+        ("mysql", {"read_default_file": "/etc/my.cnf"}, "read_default_file"),
+        ("mysql", {"ssl": {"ca": "/ca.pem", "cipher": "x"}}, "ssl_cipher"),
+        ("mysql", {"ssl": True}, "ssl"),
+        ("mysql", {"ssl_mode": "SOMETIMES"}, "ssl_mode"),
+    ],
+)
+def test_an_option_that_locks_cannot_have_is_refused(
+    dialect: str, options: dict[str, Any], named: str
+) -> None:
+    from django.core.exceptions import ImproperlyConfigured
+
+    from leaselock.contrib.django.databases import url_from
+
+    with pytest.raises(ImproperlyConfigured, match=f"cannot have the option '{named}' of the"):
+        url_from("default", dialect, {**LOGIN, "OPTIONS": options})
+
+
+def test_a_service_names_the_database() -> None:
+    from django.core.exceptions import ImproperlyConfigured
+
+    from leaselock.contrib.django.databases import url_from
+
+    url = url_from("default", "postgresql", {"NAME": "", "OPTIONS": {"service": "shop"}})
+    assert url == "postgresql:///?service=shop"
+    leaselock.Client(url).close()
+    with pytest.raises(ImproperlyConfigured, match="'default' has no NAME"):
+        url_from("default", "mysql", {"NAME": ""})
+
+
 def test_a_database_that_is_no_store_is_refused(configured: str) -> None:
     from django.core.exceptions import ImproperlyConfigured
     from django.test import override_settings
@@ -295,9 +372,12 @@ OWN_DATABASE = """
 
     DATABASES = {"default": {
         "ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "HOST": "127.0.0.1",
-        "USER": "leaselock", "PORT": "%s",
+        "USER": "leaselock", "PORT": "%s", "OPTIONS": {"options": "-c search_path=own,public"},
     }}
     LEASELOCK = {"database": "default"}
+"""
+ELSEWHERE = """
+    LEASELOCK = {"store": "sqlite:///locks.db"}
 """
 ITS_TESTS = """
     import pytest
@@ -331,16 +411,36 @@ def test_migrate_makes_the_tables_of_the_store(project: Programs) -> None:
         def run(*words: str) -> str:
             return project.start(*words, env=env).ended()
 
+        with psycopg.connect(server.url, autocommit=True) as database:
+            database.execute("CREATE SCHEMA own")
+        # The project has migrated before, with another store.
+        project.write("elsewhere.py", OWN_DATABASE % server.port + ELSEWHERE)
+        there = {"DJANGO_SETTINGS_MODULE": "elsewhere"}
+        project.start("django", "migrate", "--verbosity", "0", env=there).ended()
         assert "leaselock_fact" in run("django", "leaselock", "setup", "--print")
-        run("django", "migrate", "--verbosity", "0")
+        assert "No migrations to apply" in run("django", "migrate")
         assert "leaselock_fact" not in run("django", "leaselock", "setup", "--print")
         assert "No changes" in run("django", "makemigrations", "--check")
-        with leaselock.Client(server.url) as client, client.lock("report"):
+        own = f"{server.url}?options=-c%20search_path%3Down,public"
+        with leaselock.Client(own) as client, client.lock("report"):
             assert "report" in run("django", "leaselock", "ls")
         run("django", "migrate", "leaselock", "zero", "--verbosity", "0")
         run("django", "migrate", "--verbosity", "0")
         write_metadata(project.folder)
-        assert "3 passed" in run("pytest", "-q", "test_project.py")
+        for words in ((), ("--no-migrations",)):
+            assert "3 passed" in run("pytest", "-q", "test_project.py", *words)
+
+
+@pytest.mark.heavy
+def test_the_first_migration_is_locked_in_the_database_that_it_migrates(project: Programs) -> None:
+    with Postgres() as server:
+        project.write("own_database.py", OWN_DATABASE % server.port)
+        env = {"DJANGO_SETTINGS_MODULE": "own_database", "TOGETHER": "1"}
+        with psycopg.connect(server.url, autocommit=True) as database:
+            database.execute("CREATE SCHEMA own")
+        both = [project.start("django", "migrate_locked", env=env) for _ in range(2)]
+        printed = sorted(program.ended().count("Applying shop") for program in both)
+        assert printed == [0, 1]
 
 
 REDIS = "redis://127.0.0.1:1/0"

@@ -11,7 +11,7 @@
     with client().lock("order:5", timeout=5): ...
 
 `manage.py leaselock ls` shows the locks, `manage.py migrate_locked` migrates under a lock. If the
-store is a database of the project, `migrate` makes its tables.
+store is a database of the project, both `migrate` and `migrate_locked` make its tables.
 """
 
 from __future__ import annotations
@@ -19,23 +19,19 @@ from __future__ import annotations
 import functools
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
-from urllib.parse import quote, urlencode
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
-from django.db import connections
 
 from leaselock import Client
+from leaselock.contrib.django.databases import url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# How the URL of a database begins, by Django's name of the database.
-DIALECTS = {"postgresql": "postgresql", "mysql": "mysql"}
 
 
 class _Made(NamedTuple):
@@ -55,39 +51,25 @@ _overridden: list[list[_Made]] = []
 def options() -> dict[str, Any]:
     """The setting LEASELOCK as the arguments of Client. Without it, $LEASELOCK_URL counts.
 
-    Raises ImproperlyConfigured if its "database" is no PostgreSQL or MySQL database of the project.
+    Raises ImproperlyConfigured if its "database" is no PostgreSQL or MySQL database of the project,
+    or has OPTIONS that the connections of locks cannot have.
     """
     found = dict(getattr(settings, "LEASELOCK", {}))
     if (alias := found.pop("database", None)) is not None:
         if "store" in found:
             raise ImproperlyConfigured("LEASELOCK has a store and a database: state one of them")
-        found["store"] = _url_of(alias)
+        found["store"] = url_of(alias)
     return found
 
 
-def _url_of(alias: str) -> str:
-    """The URL of a database of the project; in tests, of the test database."""
-    connection = connections[alias]
-    dialect = DIALECTS.get(connection.vendor)
-    if dialect is None:
-        raise ImproperlyConfigured(
-            f"LEASELOCK's database {alias!r} is {connection.vendor}, which is no store for locks; "
-            f"{' and '.join(DIALECTS)} are; leave LEASELOCK out for a file on this machine"
-        )
-    known = {name: str(value) for name, value in connection.settings_dict.items() if value}
-    login = quote(known.get("USER", ""), safe="")
-    if "PASSWORD" in known:
-        login += f":{quote(known['PASSWORD'], safe='')}"
-    host, further = known.get("HOST", ""), {}
-    if host.startswith("/"):
-        host, further = "", {"host" if dialect == "postgresql" else "unix_socket": host}
-    place = (f"[{host}]" if ":" in host else host) or ("localhost" if dialect == "mysql" else "")
-    port = f":{known['PORT']}" if "PORT" in known else ""
-    if not place and port:  # of a socket
-        port, further = "", {**further, "port": known["PORT"]}
-    query = f"?{urlencode(further)}" if further else ""
-    at = "@" if login else ""
-    return f"{dialect}://{login}{at}{place}{port}/{quote(known['NAME'], safe='')}{query}"
+def make_tables(*, using: str | None = None, **_: Any) -> None:
+    """Make the tables of locks, if the store is a database of the project, and this one if *using*
+    says which.
+    """
+    alias = getattr(settings, "LEASELOCK", {}).get("database")
+    if alias is not None and using in (None, alias):
+        with Client(**options()) as made:
+            made.setup()
 
 
 def client() -> Client:

@@ -1,33 +1,14 @@
-"""The admin page's model, which has no table, and the tables of the locks.
-
-The tables are made if the setting LEASELOCK names a database of the project, and it is this one.
-They are those of `leaselock setup`, so nothing is done where that has been run.
+"""The admin page's model, which has no table. No migration makes the tables of locks: `migrate`
+does that each time (`LeaselockConfig.ready`), because the setting may name another database later.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from django.conf import settings
 from django.db import migrations, models
-
-from leaselock import Client
-from leaselock.contrib.django import options
-
-
-def make_tables(_apps: Any, schema_editor: Any) -> None:
-    """Make the tables, by the connection that migrates."""
-    alias = getattr(settings, "LEASELOCK", {}).get("database")
-    if alias != schema_editor.connection.alias:
-        return
-    with Client(**options()) as client:
-        statements = client.setup(dry_run=True)
-    for statement in statements:
-        schema_editor.execute(statement, params=None)
 
 
 class Migration(migrations.Migration):
-    """Run by `migrate`. Undoing it leaves the tables: locks may be held in them."""
+    """Run by `migrate`."""
 
     initial = True
     dependencies = ()
@@ -48,6 +29,4 @@ class Migration(migrations.Migration):
                 "default_permissions": ("view",),
             },
         ),
-        # MySQL cannot roll back a CREATE TABLE; PostgreSQL runs the migration in a transaction.
-        migrations.RunPython(make_tables, migrations.RunPython.noop, atomic=False),
     )

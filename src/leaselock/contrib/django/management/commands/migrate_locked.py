@@ -1,7 +1,8 @@
 """`manage.py migrate_locked`: `migrate`, by one process of a deployment at a time.
 
 The lock is in the store of the setting LEASELOCK, so it is held whatever the migrations do to the
-database: a commit, CREATE INDEX CONCURRENTLY, or a pooler between.
+database: a commit, CREATE INDEX CONCURRENTLY, or a pooler between. If the store is a database of
+the project, its tables are made before: the first migration of a deployment is locked, too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 
 from leaselock import AcquireTimeout
-from leaselock.contrib.django import client
+from leaselock.contrib.django import client, make_tables
 
 if TYPE_CHECKING:
     import argparse
@@ -31,6 +32,7 @@ class Command(migrate.Command):
 
     def handle(self, *args: Any, lock_timeout: float, **options: Any) -> Any:
         """Run `migrate` under the lock of its database."""
+        make_tables()
         try:
             with client().lock(f"migrate:{options['database']}", timeout=lock_timeout):
                 return super().handle(*args, **options)
