@@ -56,8 +56,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RELEASED = Released("held", ())
 MOST_TRIES = 10
-# How long a renewal waits for a transaction on its row, in milliseconds; only PostgreSQL can wait
-# for less than a second.
+# How long a renewal waits for a transaction on its row, in milliseconds.
 RENEWAL_WAIT = 100
 # How many busy names a client remembers.
 MOST_BUSY = 10_000
@@ -195,16 +194,18 @@ class Lease:
         with the end that it has read: the row of the lock is locked, so that none runs meanwhile.
         """
         parts: list[tuple[Claim, Part]] = []
+        patience = {"timeout": self.renewal_wait}
         for claim in claims:
-            values = _renewal(claim)
-            parts += [(claim, (title, values)) for title in ("lock", "renew", "renew hold")]
-        begin = ("begin renewal", {"timeout": self.renewal_wait})
+            values = _renewal(claim) | patience
+            titles = ("lock to renew", "renew", "renew hold")
+            parts += [(claim, (title, values)) for title in titles]
+        begin = ("begin renewal", patience)
         script: Script = (begin, *(part for _, part in parts), "commit")
         results = await executor.execute(script)
         renewed = _renewed(
             (claim, result)
             for (claim, part), result in zip(parts, results[1:-1], strict=True)
-            if part[0] != "lock"
+            if part[0] != "lock to renew"
         )
         return {claim.id: claim.id in renewed for claim in claims}
 

@@ -231,7 +231,9 @@ def dialect_of(name: str) -> Dialect:
         sizes={title: body.count(";") + 1 for title, body in statements.items()},
         schema=tuple(block.strip().rstrip(";") for block in _blocks(name, "schema.sql")),
         quote=_escaped if postgres else _hexadecimal,
-        contended=frozenset(("40001", "40P01", "55P03") if postgres else ("1213", "1205")),
+        contended=frozenset(
+            ("40001", "40P01", "55P03") if postgres else ("1213", "1205", "1969", "3024")
+        ),
         missing=frozenset(("42P01", "42703") if postgres else ("1146", "1054")),
         denied=POSTGRES_DENIED if postgres else MYSQL_DENIED,
         taken=frozenset(("55P03", "57014") if postgres else ("1205", "3572", "1317", "1969")),

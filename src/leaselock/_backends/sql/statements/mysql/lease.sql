@@ -38,12 +38,20 @@ WHERE name = :name AND id = :id
   AND expires > {now}
 
 -- renew
--- A hold that has ended is not renewed.
+-- A hold that has ended is not renewed, and one whose row is locked is left out: MySQL 8 and MariaDB
+-- 10.6 read the comment that is their own. LIMIT keeps MySQL from merging the subquery.
 -- The extra microsecond makes it a change: the server counts changed rows, not matching rows.
-UPDATE leaselock_lock SET offered = 0, expires = 1 + GREATEST(expires,
-    {now} + :lease)
-WHERE name = :name AND id = :id
-  AND expires > {now}
+UPDATE leaselock_lock l JOIN (
+    SELECT name FROM leaselock_lock WHERE name = :name AND id = :id LIMIT 1
+    /*!80001 FOR UPDATE SKIP LOCKED */ /*M!100600 FOR UPDATE SKIP LOCKED */) f ON f.name = l.name
+SET l.offered = 0, l.expires = 1 + GREATEST(l.expires, {now} + :lease)
+WHERE l.id = :id AND l.expires > {now}
+
+-- lock to renew
+-- Waits for transactions of others, but not until the server ends one whose client has stopped.
+-- MySQL reads the hint, MariaDB the comment.
+/*M!100106 SET STATEMENT max_statement_time = :timeout / 1000 FOR */
+SELECT /*+ MAX_EXECUTION_TIME(:timeout) */ name FROM leaselock_lock WHERE name = :name FOR UPDATE
 
 -- create lock
 -- Creates the row of a name, so that it can be locked.

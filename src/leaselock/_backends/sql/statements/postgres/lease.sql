@@ -56,6 +56,9 @@ UPDATE leaselock_lock SET offered = 0, expires = greatest(expires,
 WHERE name = (SELECT name FROM leaselock_lock WHERE name = :name AND id = :id FOR UPDATE SKIP LOCKED)
   AND expires > {now}
 
+-- lock to renew
+SELECT name FROM leaselock_lock WHERE name = :name FOR UPDATE
+
 -- create lock
 -- Creates the row of a name, so that it can be locked.
 INSERT INTO leaselock_lock (name, token, since)
