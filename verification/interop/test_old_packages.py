@@ -1,15 +1,19 @@
-"""Packages that `docs/how-to/move-from-redlock-py-and-others.md` names, on databases and DynamoDB.
-
-Those on Redis are played by the page itself.
+"""Packages that `docs/how-to/move-from-redlock-py-and-others.md` names, on databases and DynamoDB,
+and those on Redis that cannot be installed beside the others; the page itself plays the rest.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import subprocess
 import sys
 import uuid
+from contextlib import ExitStack
 from datetime import timedelta
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -19,6 +23,7 @@ from psycopg.conninfo import conninfo_to_dict
 from PyMySQLLock import Locker
 from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLockClient, DynamoDBLockError
 from testkit.servers.dynamodb import LOGIN, REGION
+from testkit.servers.redis import Redis
 
 import leaselock
 
@@ -43,6 +48,78 @@ with advisory_lock(int(sys.argv[2]), wait=False) as acquired:
     print(acquired, flush=True)
     sys.stdin.readline()
 """
+
+
+# Programs that say whether they got the lock of argument 1 on the servers after it, and wait for a
+# line. redlock installs the same module as redlock-py, aioredlock asks for an older aioredis.
+ON_REDIS = {
+    "redlock==1.2.0": """
+import sys
+from redlock import RedLockFactory
+
+name, *urls = sys.argv[1:]
+lock = RedLockFactory([{"url": url} for url in urls]).create_lock(name, ttl=60000, retry_times=1)
+acquired = lock.acquire()
+print(acquired, flush=True)
+sys.stdin.readline()
+if acquired:
+    lock.release()
+""",
+    "aioredlock==0.7.3": """
+import asyncio, sys
+from aioredlock import Aioredlock, LockError
+
+async def main(name, *urls):
+    manager, lock = Aioredlock(list(urls), retry_count=1), None
+    try:
+        lock = await manager.lock(name, 60)
+    except LockError:
+        pass
+    print(lock is not None, flush=True)
+    sys.stdin.readline()
+    if lock is not None:
+        await lock.release()
+    await manager.destroy()
+
+asyncio.run(main(*sys.argv[1:]))
+""",
+}
+# Seconds for a download.
+INSTALL_TIMEOUT = 300.0
+
+
+@cache
+def folder_of(requirement: str) -> Path:
+    """A folder with the package and what it needs, installed once."""
+    folder = Path.home() / ".cache" / "leaselock-servers" / requirement.replace("==", "-")
+    folder /= f"python{sys.version_info.major}.{sys.version_info.minor}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "done").exists():
+            pip = (sys.executable, "-m", "pip", "install", "--quiet", "--upgrade")
+            done = subprocess.run(
+                [*pip, "--target", str(folder), requirement],
+                capture_output=True,
+                text=True,
+                timeout=INSTALL_TIMEOUT,
+                check=False,
+            )
+            if done.returncode:
+                pytest.skip(f"no server: {requirement} cannot be installed: {done.stderr[-500:]}")
+            (folder / "done").touch()
+    return folder
+
+
+def redis_program(requirement: str, name: str, urls: list[str]) -> subprocess.Popen[str]:
+    """Start a program that locks a name with the old package."""
+    return subprocess.Popen(
+        [sys.executable, "-c", ON_REDIS[requirement], name, *urls],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(folder_of(requirement))},
+    )
 
 
 def django_program(postgres: Postgres) -> subprocess.Popen[str]:
@@ -73,6 +150,30 @@ def ended(program: subprocess.Popen[str]) -> None:
 def first_line(program: subprocess.Popen[str]) -> str:
     assert program.stdout is not None
     return program.stdout.readline().strip()
+
+
+@pytest.mark.parametrize("masters", [1, 3])
+@pytest.mark.parametrize("requirement", list(ON_REDIS))
+def test_old_packages_on_redis_exclude_leaselock(requirement: str, masters: int) -> None:
+    if requirement.startswith("aioredlock") and sys.version_info >= (3, 12):
+        pytest.skip("aioredis 1 needs distutils, which Python 3.12 does not have")
+    with ExitStack() as stack:
+        urls = [stack.enter_context(Redis()).url for _ in range(masters)]
+        client = (
+            leaselock.Client(urls[0], protocol="string", prefix="")
+            if masters == 1
+            else leaselock.Client(urls, prefix="")
+        )
+        with client:
+            theirs = redis_program(requirement, "order:5", urls)
+            assert first_line(theirs) == "True"
+            assert client.lock("order:5").try_acquire() is None
+            ended(theirs)
+            with client.lock("order:5", timeout=60, lease=60):
+                refused = redis_program(requirement, "order:5", urls)
+                assert first_line(refused) == "False"
+                ended(refused)
+            assert not client.lock("order:5").locked()
 
 
 def test_django_pglocks_and_advisory_exclude_each_other(postgres: Postgres) -> None:
