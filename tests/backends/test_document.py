@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from testkit.documents import MEMORY, ROOMS, Memory, Room
+from testkit.documents import MEMORY, ROOMS, Listener, Memory, Room
 
 import leaselock
 from leaselock._backends import SCHEMES, open_store
@@ -157,6 +157,32 @@ def test_a_free_lock_that_is_known_costs_two_writes_a_pair(monkeypatch: pytest.M
         assert (reads, room().writes) == (["a"], 10)
 
 
+def test_only_a_lock_that_was_waited_for_is_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holder of a free lock would be told of its own writes alone."""
+    listened: list[list[str]] = []
+    call = Listener.call
+
+    def counted(self: Listener, request: Any, until: float) -> Any:
+        listened.append(list(request.versions))
+        return call(self, request, until)
+
+    monkeypatch.setattr(Listener, "call", counted)
+    with leaselock.Client("documents://r") as client, leaselock.Client("documents://r") as other:
+        for _ in range(50):
+            with client.lock("a", lease=5):
+                pass
+        # The renewer has a hold, and so it has begun to wait.
+        lease = client.lock("b").acquire()
+        assert listened == []
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(other.lock("b").acquire, timeout=20)
+            while not listened:
+                threading.Event().wait(0.01)
+            lease.release()
+            waiting.result().release()
+    assert {name for names in listened for name in names} == {"b"}
+
+
 def test_claims_of_one_client_do_not_conflict_with_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -263,7 +289,7 @@ def test_the_renewer_goes_on_while_the_listener_fails() -> None:
     clock = [100.0]
     opened = open_store("documents://r", lambda: clock[0])
     backend: Any = opened.backend(None)
-    backend.claims["d:1"] = "a"
+    backend.waiting["d:1"] = "a"
     backend._learn("a", Found(encoded(CONTENT), 1, None), 0.0)
     steps = backend.wait_and_listen(Signal(), 103.0)
     assert isinstance(steps.send(None), Call)

@@ -62,7 +62,7 @@ R = TypeVar("R")
 # How many documents a client remembers, at most, besides those that it waits for.
 MOST_KNOWN = 10_000
 # For how many seconds a listener goes on reporting a name after its last waiter: that one holds the
-# lock now, and who knows the present document releases it with one request.
+# lock now, and a client that knows the present document releases it with one request.
 LINGER = 5.0
 # How a waiter polls: after this part of the time since the last change, within bounds.
 PATIENCE = 0.15
@@ -168,6 +168,8 @@ class DocumentBackend(QueueBackend):
         # The names that the claims which may be woken wait for, and those of them that watch.
         self.claims: dict[str, str] = {}
         self.watchers: set[str] = set()
+        # The names of the claims that wait: those that were answered, and not granted.
+        self.waiting: dict[str, str] = {}
         # When each waiting claim was last answered.
         self.answered: dict[str, float] = {}
         # Until when each name is to be reported, and the names that the listener was told.
@@ -630,13 +632,17 @@ class DocumentBackend(QueueBackend):
         super().forget(claim)
         self.answered.pop(claim.id, None)
         self.watchers.discard(claim.id)
-        name = self.claims.pop(claim.id, None)
+        self.claims.pop(claim.id, None)
+        name = self.waiting.pop(claim.id, None)
         if name is not None and self.listener is not None:
             self.listened[name] = self.now() + LINGER
 
     def _listen_to(self, name: str, claim_id: str) -> None:
         """Have the name reported from now on, if the claim waits for it."""
-        new = claim_id in self.claims and name not in self.reported
+        if claim_id not in self.claims:
+            return
+        self.waiting[claim_id] = name
+        new = name not in self.reported
         if new and self.listener is not None and self.changed is not None:
             self.changed.set()
 
@@ -644,7 +650,7 @@ class DocumentBackend(QueueBackend):
         """The names to listen to, and what was seen of each."""
         now = self.now()
         # In the order of the claims, as no set of texts is: a run can be repeated.
-        waited = dict.fromkeys(self.claims.values(), FOREVER)
+        waited = dict.fromkeys(self.waiting.values(), FOREVER)
         self.listened = {
             name: until
             for name, until in self.listened.items()
