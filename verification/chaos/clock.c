@@ -14,7 +14,7 @@ enum { SLOTS = 64 };
 static long off(void) {
     static volatile long *slots;
     if (!slots) {
-        const char *path = getenv("STORM_CLOCK");
+        const char *path = getenv("CHAOS_CLOCK");
         int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
         if (file < 0) return 0;
         void *found = mmap(NULL, SLOTS * sizeof(long), PROT_READ, MAP_SHARED, file, 0);

@@ -35,7 +35,7 @@ class Clocks:
         command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]
         subprocess.run(command, check=True)
         self.slots.write_bytes(bytes(SLOTS * 8))
-        self.env = {"LD_PRELOAD": str(library), "STORM_CLOCK": str(self.slots)}
+        self.env = {"LD_PRELOAD": str(library), "CHAOS_CLOCK": str(self.slots)}
 
     def set(self, offset: Callable[[], int]) -> None:
         """Set each clock's error to `offset()` seconds."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from testkit.chaos.run import run as run_chaos
 from testkit.servers.redis import Redis
+from verification.chaos.linearizable import judge
 from verification.chaos.targets import TARGETS
 from verification.linearizability.broken import ERRORS, RedisLocks
 from verification.linearizability.operations import (
@@ -18,7 +19,6 @@ from verification.linearizability.operations import (
     SHARED,
     Checker,
     Operation,
-    operations_of,
 )
 from verification.linearizability.workload import (
     LIMIT,
@@ -57,22 +57,26 @@ def redis() -> Iterator[Redis]:
         yield server
 
 
-SHARING = ("sqlite-sharing", "postgres-lease-sharing", "etcd-sharing")
+SHARING = ("sqlite-sharing", "postgres-lease-sharing", "etcd-sharing", "dynamodb-sharing")
+# Seconds of faults. DynamoDBLocal takes seconds to start again.
+CHAOS = {"dynamodb": 10.0, "dynamodb-sharing": 10.0}
 
 
 @pytest.mark.parametrize(
-    "name", ["sqlite", "redis", "postgres-lease", "zookeeper", "etcd", *SHARING]
+    "name", ["sqlite", "redis", "postgres-lease", "zookeeper", "etcd", "dynamodb", *SHARING]
 )
 def test_the_history_of_a_chaos_run_is_linearizable(
     name: str, checker: Checker, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
         target = TARGETS[name](name, stack, tmp_path / "chaos")
-        report = run_chaos(target, 1, 4.0, tmp_path / "chaos", lambda fault: None)
-    operations = list(operations_of(report.history))
-    assert len(operations) > 20
-    for model in SHARED if name in SHARING else MODELS:
-        assert checker.complaints(model, operations) == []
+        seconds = CHAOS.get(name, 4.0)
+        report = run_chaos(target, 1, seconds, tmp_path / "chaos", lambda fault: None)
+    judged = judge(checker, target, report)
+    assert judged is not None
+    assert judged.operations > 20
+    assert judged.models == (SHARED if name in SHARING else MODELS)
+    assert judged.complaints == ()
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite", "redis", "postgres"])
