@@ -32,6 +32,8 @@ class LeaseApi:
         # Watches of this version and older ones are refused.
         self.compacted = 1
         self.namespaces = 0
+        # What the next replies of 429 say for Retry-After.
+        self.busy: list[int] = []
         # The methods and paths of what was asked, but for watches.
         self.requests: list[tuple[str, str]] = []
         self.folder = tempfile.TemporaryDirectory(prefix="lease-api-")
@@ -54,9 +56,16 @@ class LeaseApi:
                 if "watch" in query:
                     api.watch(self, parts.path, query)
                     return
-                status, answer = api.answer(self.command, parts.path, query, body)
+                api.requests.append((self.command, parts.path))
+                again = api.busy.pop(0) if api.busy else None
+                if again is None:
+                    status, answer = api.answer(self.command, parts.path, query, body)
+                else:
+                    status, answer = 429, {"message": "too many requests"}
                 data = json.dumps(answer).encode()
                 self.send_response(status)
+                if again:
+                    self.send_header("Retry-After", str(again))
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
@@ -72,7 +81,6 @@ class LeaseApi:
         self, method: str, path: str, query: dict[str, str], body: Any
     ) -> tuple[int, dict[str, Any]]:
         """The status and the body of a reply."""
-        self.requests.append((method, path))
         if path == "/version":
             return 200, {"gitVersion": "v0.0.0-test"}
         if path.endswith("/selfsubjectaccessreviews"):

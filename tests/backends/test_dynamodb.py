@@ -190,7 +190,8 @@ class First:
         ("dynamodb://key@locks", "write both or none"),
         ("dynamodb://key:secret@locks?profile=x", "one source of credentials"),
         ("dynamodb://locks?session_token=x", "belongs to the id"),
-        ("dynamodb://locks?poll=no", "must be 0.001 to 60 seconds"),
+        ("dynamodb://locks?poll=no", "must be 0.02 to 60 seconds"),
+        ("dynamodb://locks?poll=0.01", "must be 0.02 to 60 seconds"),
         (f"dynamodb://locks?prefix={'x' * 513}", "at most 512 bytes"),
     ],
 )

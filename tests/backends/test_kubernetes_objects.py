@@ -188,6 +188,26 @@ def test_a_kubeconfig_names_server_user_and_namespace(tmp_path: Path) -> None:
         assert find(None, None, now, environment, tmp_path).namespace == "apps"
 
 
+def test_several_kubeconfigs_are_one(tmp_path: Path) -> None:
+    """As kubectl merges them: the first file that has an entry counts, and paths in an entry are
+    relative to its file.
+    """
+    for number in ("1", "2"):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "token").write_text(f"token {number}")
+    first, second = tmp_path / "1" / "config", tmp_path / "2" / "config"
+    first.write_text(yaml.safe_dump({"users": [{"name": "u", "user": {"tokenFile": "token"}}]}))
+    kubeconfig(second, {"tokenFile": "token"})
+    for paths, token in (([first, second], "token 1"), ([second, first], "token 2")):
+        environment = {"KUBECONFIG": ":".join(map(str, [tmp_path / "missing", *paths]))}
+        found = find(None, None, now, environment, tmp_path)
+        assert (found.server.name, found.namespace) == ("host", "apps")
+        assert header(found) == f"Bearer {token}"
+    alone = {"KUBECONFIG": f"{first}:{first}"}
+    with pytest.raises(ValueError, match=rf"{first}, {first} has no current-context"):
+        find(None, None, now, alone, tmp_path)
+
+
 def test_tokens_are_read_from_files_and_commands(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
     path = kubeconfig(tmp_path / "config", {"tokenFile": "token"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from leaselock._backends.document.adapter import Changed, Conflict, Found, Store
 from leaselock._backends.document.http import Reply
 from leaselock._backends.kubernetes.api import error_of
 from leaselock._backends.kubernetes.store import KubernetesStore
+from leaselock._backends.throttling import Throttled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,7 +208,7 @@ def test_a_watch_of_a_version_that_is_gone_is_begun_again() -> None:
         (403, leaselock.NotApplied, "denied"),
         (404, leaselock.NotApplied, "misconfigured"),
         (422, leaselock.NotApplied, "refused"),
-        (429, leaselock.NotApplied, "unreachable"),
+        (429, Throttled, "unreachable"),
         (500, leaselock.OutcomeUnknown, "unreachable"),
     ],
 )
@@ -218,6 +220,33 @@ def test_each_status_is_an_error_with_a_reason(
     assert (type(error), error.reason) == (kind, reason)
     assert "host:443: because" in str(error)
     assert ("in 3 s" in str(error)) == (status == 429)
+
+
+def test_a_request_that_is_one_too_many_is_sent_again_when_the_server_says() -> None:
+    """API priority and fairness answers 429 with Retry-After in whole seconds."""
+    with LeaseApi() as api:
+        store, _ = connect(api.url(api.namespace()))
+        api.busy = [1, 0]
+        began = now()
+        put(store, "a")
+        assert now() - began >= 1.0
+        assert [method for method, _ in api.requests] == ["POST"] * 3
+        # A pause that is longer than the time that is left would be in vain.
+        api.busy = [60]
+        with pytest.raises(Throttled, match="come again, in 60 s"):
+            store.get("a", soon())
+        # The end of the client ends a pause.
+        api.busy = [2, 60]
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(store.get, "a", soon(120))
+            eventually(lambda: len(api.busy) == 1, LIMIT)
+            store.interrupt()
+            with pytest.raises(Throttled):
+                waiting.result(LIMIT)
+        store.close()
+        api.busy.clear()
+        assert store.get("a", soon()).version is not None
+        store.close()
 
 
 def test_clients_hand_a_lock_over_and_see_each_other(api: Any) -> None:

@@ -14,11 +14,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaselock._backends import chance
 from leaselock._backends.libraries import check_version, library
+from leaselock._backends.throttling import Repeater, Throttled
 from leaselock._core.backend import Finding
 from leaselock._core.maintenance import clock_finding, tls_finding
-from leaselock._core.timing import pause
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable, not_applied
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ READ_TIMEOUT = 2.0
 GRACE = 0.25
 # How many idle connections are kept: threads that call at the same time open more.
 CONNECTIONS = 32
-# The first pause of a throttled request is up to 40 ms.
-FIRST_ATTEMPT = 3
 # The longest text of the service in a message. Later lines quote the request, with its session
 # token.
 LONGEST_TEXT = 300
@@ -134,10 +131,6 @@ def settings_of_client(client: Any, service: str) -> Settings:
     )
 
 
-class Throttled(StoreUnreachable):
-    """The service asks to send the request later."""
-
-
 class _Given:
     """What a session of botocore asks for credentials: it has those of the user's client, which
     they refresh by themselves.
@@ -181,15 +174,15 @@ class Connection:
         self.made_at = 0.0
         self._opening = threading.Lock()
         self._limits = threading.local()
-        self.interrupted = threading.Event()
+        self.repeater = Repeater(self.now)
 
     def interrupt(self) -> None:
         """End the pauses between requests, until `close`."""
-        self.interrupted.set()
+        self.repeater.interrupt()
 
     def close(self) -> None:
         """Close its connections."""
-        self.interrupted.clear()
+        self.repeater.close()
         with self._opening:
             client, self._client = self._client, None
         if client is not None:
@@ -199,20 +192,12 @@ class Connection:
         self, operation: str, until: float, expected: Collection[str] = (), **arguments: object
     ) -> dict[str, Any]:
         """Carry out one operation of the service and return its reply; an error with one of the
-        *expected* codes is returned, too, with a key "Error". NotApplied, OutcomeUnknown.
-
-        A request that was throttled is sent again after growing pauses: it was not applied, and for
-        an acquire to fail at once would be no answer to a service that asks for a pause.
+        *expected* codes is returned, too, with a key "Error". NotApplied, OutcomeUnknown. A request
+        that was throttled is sent again.
         """
-        attempt = 0
-        while True:
-            try:
-                return self._call_once(operation, until, expected, arguments)
-            except Throttled:
-                again = pause(attempt + FIRST_ATTEMPT, chance())
-                if self.now() + again >= until or self.interrupted.wait(again):
-                    raise
-                attempt += 1
+        return self.repeater.call(
+            lambda: self._call_once(operation, until, expected, arguments), until
+        )
 
     def _call_once(
         self,

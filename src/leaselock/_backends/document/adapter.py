@@ -163,6 +163,8 @@ class Traits(NamedTuple):
     """Seconds by which the time of the store may be later than `Found.now` says: the granularity of
     that, plus how much the clocks of its servers differ, or one of them may jump.
     """
+    least_poll: float = 0.001
+    """Seconds: the least that the URL may say for *soonest_poll*."""
     parallel: int = 8
     """How many requests a client may send at the same time: for renewals of many locks, and under
     asyncio for all requests.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # The options that the URL of each such store has.
 COMMON_OPTIONS = ("poll", "token_ttl")
-LEAST_POLL, LONGEST_POLL = 0.001, 60.0
+LONGEST_POLL = 60.0
 
 
 def opened(
@@ -37,7 +37,7 @@ def opened(
     """
     default, ttl = kind.protocol_of(url), token_ttl(url)
     soonest = store.traits.soonest_poll
-    soonest = url.option("poll", seconds(LEAST_POLL, LONGEST_POLL), soonest)
+    soonest = url.option("poll", seconds(store.traits.least_poll, LONGEST_POLL), soonest)
     latest = max(soonest, store.traits.latest_poll)
     traits = store.traits._replace(soonest_poll=soonest, latest_poll=latest)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 KEY, DOCUMENT, REVISION, EXPIRES = "id", "doc", "rev", "expires"
 # A read of a free lock costs half as much as a write, or more: do not read all the time.
-TRAITS = Traits(soonest_poll=0.05, latest_poll=0.5)
+TRAITS = Traits(soonest_poll=0.05, latest_poll=0.5, least_poll=0.02)
 CHANGED = "ConditionalCheckFailedException"
 MISSING = "ResourceNotFoundException"
 PAGE = 1000
@@ -148,7 +148,7 @@ class Table(DocumentStore):
             reply = self._call("describe_table", until, (MISSING,))
             if reply.get("Table", {}).get("TableStatus") in ("ACTIVE", "UPDATING"):
                 return
-            if self.now() + CREATION_POLL >= until or self.connection.interrupted.wait(
+            if self.now() + CREATION_POLL >= until or self.connection.repeater.interrupted.wait(
                 CREATION_POLL
             ):
                 text = f"DynamoDB still creates the table {self.table!r}: run setup again"

@@ -20,7 +20,7 @@ from leaselock._backends.url import Host
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Seconds after which a token is read again: kubelet replaces those of pods every hour or so.
@@ -88,17 +88,18 @@ def find(
     names = [kubeconfig] if kubeconfig else environment.get("KUBECONFIG", "").split(os.pathsep)
     home = Path(environment.get("HOME", "/")) / ".kube" / "config"
     paths = [Path(name) for name in names if name] or [home]
-    found = next((path for path in paths if path.exists()), None)
-    if found is None:
+    found = [path for path in paths if path.exists()]
+    if not found:
         raise ValueError(
             f"there is no kubeconfig {', '.join(map(str, paths))}, and this is not a pod with a "
             "service account: name a file by ?kubeconfig= or $KUBECONFIG"
         )
+    shown = ", ".join(map(str, found))
     try:
-        return _of_file(found, context, now)
+        return _of_files(found, shown, context, now)
     except (LookupError, TypeError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"
-        raise ValueError(f"the kubeconfig {found} is not valid: {what}") from error
+        raise ValueError(f"the kubeconfig {shown} is not valid: {what}") from error
 
 
 def _of_pod(now: Callable[[], float], environment: Mapping[str, str], folder: Path) -> Access:
@@ -110,27 +111,29 @@ def _of_pod(now: Callable[[], float], environment: Mapping[str, str], folder: Pa
     return Access(Host(host, port), "", context, namespace, credentials)
 
 
-def _of_file(path: Path, wanted: str | None, now: Callable[[], float]) -> Access:
-    config = _parsed(path)
-    name = wanted or config.get("current-context")
+def _of_files(
+    paths: Sequence[Path], shown: str, wanted: str | None, now: Callable[[], float]
+) -> Access:
+    configs = [(_parsed(path), path.parent) for path in paths]
+    name = wanted or next(filter(None, [each.get("current-context") for each, _ in configs]), None)
     if not name:
-        raise ValueError(f"the kubeconfig {path} has no current-context: name one by ?context=")
-    context = _named(config, "contexts", name, "context")
-    cluster = _named(config, "clusters", context["cluster"], "cluster")
-    user = _named(config, "users", context["user"], "user") if context.get("user") else {}
+        raise ValueError(f"the kubeconfig {shown} has no current-context: name one by ?context=")
+    context, _ = _named(configs, "context", name)
+    cluster, beside = _named(configs, "cluster", context["cluster"])
+    user, home = _named(configs, "user", context["user"]) if context.get("user") else ({}, beside)
     for option in UNSUPPORTED:
         if cluster.get(option):
-            raise ValueError(f"the kubeconfig {path} has {option}, which is not supported")
+            raise ValueError(f"the kubeconfig {shown} has {option}, which is not supported")
     parts = urlsplit(cluster["server"])
     port = parts.port or (443 if parts.scheme == "https" else 80)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"the server in the kubeconfig {path} must be an https:// address")
+        raise ValueError(f"the server in the kubeconfig {shown} must be an https:// address")
     return Access(
         Host(parts.hostname, port),
         parts.path.rstrip("/"),
-        _tls(cluster, user, path.parent) if parts.scheme == "https" else None,
+        _tls(cluster, beside, user, home) if parts.scheme == "https" else None,
         context.get("namespace") or "default",
-        Credentials(_source(user, path.parent), now),
+        Credentials(_source(user, home), now),
         not cluster.get("insecure-skip-tls-verify"),
     )
 
@@ -152,26 +155,33 @@ def _parsed(path: Path) -> dict[str, Any]:
     return config
 
 
-def _named(config: Mapping[str, Any], section: str, name: str, kind: str) -> dict[str, Any]:
-    for each in config.get(section) or ():
-        if each["name"] == name:
-            found: dict[str, Any] = each[kind] or {}
-            return found
+def _named(
+    configs: Sequence[tuple[Mapping[str, Any], Path]], kind: str, name: str
+) -> tuple[dict[str, Any], Path]:
+    """The entry of that name in the first file that has one, as `kubectl` reads several files, and
+    the folder of that file, to which its paths are relative.
+    """
+    for config, folder in configs:
+        for each in config.get(f"{kind}s") or ():
+            if each["name"] == name:
+                return each[kind] or {}, folder
     raise ValueError(f"the kubeconfig has no {kind} {name!r}")
 
 
-def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path) -> ssl.SSLContext:
+def _tls(
+    cluster: Mapping[str, Any], beside: Path, user: Mapping[str, Any], home: Path
+) -> ssl.SSLContext:
     data, file = cluster.get("certificate-authority-data"), cluster.get("certificate-authority")
     context = ssl.create_default_context(
-        cafile=str(folder / file) if file else None,
+        cafile=str(beside / file) if file else None,
         cadata=b64decode(data).decode() if data else None,
     )
     if cluster.get("insecure-skip-tls-verify"):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     with tempfile.TemporaryDirectory() as private:
-        certificate = _file(user, "client-certificate", folder, private)
-        key = _file(user, "client-key", folder, private)
+        certificate = _file(user, "client-certificate", home, private)
+        key = _file(user, "client-key", home, private)
         if certificate:
             context.load_cert_chain(certificate, key, password="")
     return context

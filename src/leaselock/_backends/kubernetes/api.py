@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
+from leaselock._backends.throttling import Repeater, Throttled
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Api:
         self.pool = pool
         self.access = access
         self.namespace = namespace
+        self.repeater = Repeater(pool.now)
         self.leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
     def __repr__(self) -> str:
@@ -68,10 +70,18 @@ class Api:
         **query: Any,
     ) -> Answer:
         """The reply to one request; StoreError unless it is a success or one of *expected*. A
-        request that was refused because the token has expired is sent again with a new one.
+        request that was refused because the token has expired is sent again with a new one, and one
+        that was refused because there are too many when the server says so.
         """
         data = b"" if body is None else json.dumps(body).encode()
         where = self.path(path, query)
+        return self.repeater.call(
+            lambda: self._ask_once(method, where, until, data, expected), until
+        )
+
+    def _ask_once(
+        self, method: str, where: str, until: float, data: bytes, expected: tuple[int, ...]
+    ) -> Answer:
         reply = self.pool.request(method, where, data, self.headers(until), until)
         if reply.status == UNAUTHORIZED and self.access.credentials.refused():
             reply = self.pool.request(method, where, data, self.headers(until), until)
@@ -100,7 +110,7 @@ def status_error(server: str, status: int, message: str, pause: float = 0.0) -> 
         return NotApplied(text, "denied")
     if status == TOO_MANY:
         again = f", in {pause:g} s" if pause else ""
-        return NotApplied(f"{text}: the server asks to come again{again}", "unreachable")
+        return Throttled(f"{text}: the server asks to come again{again}", pause)
     if status == NOT_FOUND:
         return NotApplied(text, "misconfigured")
     if 400 <= status < 500:

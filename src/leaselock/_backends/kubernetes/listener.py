@@ -1,7 +1,8 @@
 """The watches of one client.
 
 A watch of one object begins with the version that the client knows, so no change is missed. One of
-several objects is a watch of all that leaselock has written in the namespace.
+several objects is a watch of all that leaselock has written in the namespace. Bookmarks are not
+asked for: a lock that is waited for is renewed, so its version is never too old for long.
 """
 
 from __future__ import annotations
@@ -57,8 +58,6 @@ class KubernetesListener(StreamListener):
             raise NotApplied(
                 f"{server}: it does not reply in JSON to a watch", "misconfigured"
             ) from None
-        if kind == "BOOKMARK":
-            return ()
         if kind == "ERROR":
             return self._failed(watched, about)
         names = {object_name(name): name for name in watched.names}

@@ -41,6 +41,7 @@ from leaselock._backends.kubernetes.objects import (
     lock_name,
     object_name,
 )
+from leaselock._backends.throttling import Repeater
 from leaselock._backends.url import parse, yes_or_no
 
 if TYPE_CHECKING:
@@ -156,13 +157,21 @@ class KubernetesStore(DocumentStore):
             return Found(document(lease), _version(lease))
         return self._found(name, lease, None)
 
+    def interrupt(self) -> None:
+        """End the pauses between requests; refuse those to come until `close`."""
+        super().interrupt()
+        self.api.repeater.interrupt()
+
     def close(self) -> None:
         """Close the connections."""
+        super().close()
+        self.api.repeater.close()
         self.api.pool.close()
 
     def after_fork(self) -> None:
         """Drop the connections of the parent."""
         self.api.pool.after_fork()
+        self.api.repeater = Repeater(self.api.pool.now)
 
 
 def _version(lease: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leaselock._backends.aws import Settings
 
 # A request takes tens of milliseconds, and is paid for.
-TRAITS = Traits(soonest_poll=0.1, latest_poll=1.0)
+TRAITS = Traits(soonest_poll=0.1, latest_poll=1.0, least_poll=0.02)
 MISSING = ("NoSuchKey", "404")
 CHANGED = (*MISSING, "PreconditionFailed", "412", "ConditionalRequestConflict", "409")
 NO_BUCKET = ("NoSuchBucket",)
