@@ -95,7 +95,7 @@ async def broken_lock_is_not_handed_over(harness: Harness) -> None:
     assert passed.token > rival.token
 
 
-@scenario("local_handoffs")
+@scenario("local_handoffs", "caches")
 async def cached_lease_is_released_on_contention(harness: Harness) -> None:
     """A client keeps a cached lease, with a new token each time, until another client wants it."""
     lock, rival = harness.lock("a", lease=30.0, cached=True), harness.client().lock("a")
@@ -112,7 +112,7 @@ async def cached_lease_is_released_on_contention(harness: Harness) -> None:
         assert lease.token > other.token
 
 
-@scenario("local_handoffs")
+@scenario("local_handoffs", "caches")
 async def close_releases_cached_leases(harness: Harness) -> None:
     """A closed client keeps no cached lease."""
     client = harness.client()

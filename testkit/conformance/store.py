@@ -63,6 +63,8 @@ class Store(NamedTuple):
     """
     local_handoffs: int = 0
     """How often threads or tasks of one client hand a lease over locally."""
+    caches: bool = False
+    """A client can keep a lease until another one wants the lock."""
 
     sharing: bool = False
     """It has read/write locks."""
@@ -97,6 +99,7 @@ REASONS = {
     "leases_expire": "its holds do not expire",
     "detects_death": "it does not notice the death of a process at once",
     "local_handoffs": "local hand-off is off",
+    "caches": "a client keeps no lease",
     "min_hold": "no hold outlasts its release",
     "detachable": "its holds end with their client",
     "sharing": "it has no read/write locks",

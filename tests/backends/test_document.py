@@ -301,6 +301,14 @@ def test_the_renewer_goes_on_while_the_listener_fails() -> None:
         steps.send(None)
 
 
+def test_a_lease_is_handed_on_within_a_client_but_not_cached() -> None:
+    with leaselock.Client("documents://r", local_handoffs=5) as client:
+        with client.lock("a") as lease:
+            assert document()["token"] == lease.token + 5
+        with pytest.raises(ValueError, match=r"cached= needs .*: memory, and Redis by hash"):
+            client.lock("a", cached=True)
+
+
 def test_the_options_of_the_url() -> None:
     with pytest.raises(ValueError, match=r"\?poll= must be 0.001 to 60 seconds"):
         leaselock.Client("documents://r?poll=0")

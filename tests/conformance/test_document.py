@@ -45,6 +45,8 @@ FOLDER = MEMORY._replace(
     notifies_holder=False,
     max_waiters=20,
 )
+# The threads or tasks of a client hand a lease on.
+LOCAL_HANDOFF = MEMORY._replace(name="document local handoff", local_handoffs=16, fair=False)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,3 +86,10 @@ def test_polled(scenario: Scenario, driver: str, max_waiters: int | None, tmp_pa
 @pytest.mark.parametrize(("scenario", "driver"), parts(2, 7), ids=name)
 def test_folder(scenario: Scenario, driver: str, max_waiters: int | None, tmp_path: Path) -> None:
     run(scenario, FOLDER, driver, tmp_path, max_waiters)
+
+
+@pytest.mark.parametrize(("scenario", "driver"), parts(3, 7), ids=name)
+def test_local_handoff(
+    scenario: Scenario, driver: str, max_waiters: int | None, tmp_path: Path
+) -> None:
+    run(scenario, LOCAL_HANDOFF, driver, tmp_path, max_waiters)

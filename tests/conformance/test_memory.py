@@ -20,7 +20,9 @@ STORE = Store(
     min_hold=True,
     lease=0.2,
 )
-LOCAL_HANDOFF = STORE._replace(name="memory local handoff", local_handoffs=16, fair=False)
+LOCAL_HANDOFF = STORE._replace(
+    name="memory local handoff", local_handoffs=16, caches=True, fair=False
+)
 
 
 @pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)

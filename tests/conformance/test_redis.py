@@ -71,7 +71,7 @@ def single() -> Iterator[Store]:
 @pytest.fixture(scope="session")
 def local_handoff(single: Store) -> Store:
     """Return the same server with local hand-off in each client."""
-    return single._replace(name="local_handoff", local_handoffs=16, fair=False)
+    return single._replace(name="local_handoff", local_handoffs=16, caches=True, fair=False)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from verification.simulation.document import DocumentJudge, DocumentScenario
 from verification.simulation.judge import Judge, Violation
 from verification.simulation.redis import RedisScenario
 from verification.simulation.redis_judge import RedisJudge
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from verification.simulation.simulator import Machine
 
+    from leaselock._backends.document.backend import DocumentBackend
     from leaselock._backends.redis.backend import RedisBackend
     from leaselock._core.backend import Claim
     from leaselock._core.hold import Hold
@@ -183,6 +185,15 @@ class RedisHandoffJudge(HandoffJudge, RedisJudge):
         return int(token)
 
 
+class DocumentHandoffJudge(HandoffJudge, DocumentJudge):
+    """With a store that compares and sets one value."""
+
+    def counter(self, name: str) -> int:
+        """The last token that the store has granted."""
+        token: int = self.model.parsed[name]["token"]
+        return token
+
+
 class HandoffScenario(Scenario):
     """Several users on each machine, with short and long work."""
 
@@ -218,6 +229,21 @@ class RedisHandoffScenario(HandoffScenario, RedisScenario):
         backend = RedisScenario.make_backend(self, machine)
         backend.capabilities = WITH_TOKEN_RANGES._replace(notifies_contention=self.cached)
         return backend
+
+
+class DocumentHandoffScenario(HandoffScenario, DocumentScenario):
+    """The same on a store that compares and sets one value."""
+
+    def make_judge(self) -> DocumentHandoffJudge:
+        """The judge of local waiters."""
+        DocumentScenario.make_judge(self)
+        judge = DocumentHandoffJudge(self.simulator, self.model, self.calm, max(self.leases))
+        judge.begin()
+        return judge
+
+    def make_backend(self, machine: Machine) -> DocumentBackend:  # type: ignore[override]
+        """The production backend."""
+        return DocumentScenario.make_backend(self, machine)
 
 
 class CachedScenario(HandoffScenario):

@@ -15,6 +15,7 @@ from verification.simulation.election import (
 )
 from verification.simulation.local_handoff import (
     CachedScenario,
+    DocumentHandoffScenario,
     HandoffScenario,
     RedisCachedScenario,
     RedisHandoffScenario,
@@ -112,6 +113,7 @@ KINDS: dict[str, type[Scenario]] = {
     "document tries": document.TriesScenario,
     "local handoff": HandoffScenario,
     "local handoff redis": RedisHandoffScenario,
+    "local handoff document": DocumentHandoffScenario,
     "cached": CachedScenario,
     "cached redis": RedisCachedScenario,
     "election": ElectionScenario,

@@ -8,7 +8,13 @@ from verification.simulation.seeds import must_pass
 
 pytestmark = pytest.mark.first_tier
 
-KINDS = [("local handoff", 20), ("local handoff redis", 8), ("cached", 20), ("cached redis", 8)]
+KINDS = [
+    ("local handoff", 20),
+    ("local handoff redis", 8),
+    ("local handoff document", 4),
+    ("cached", 20),
+    ("cached redis", 8),
+]
 
 
 # The later seeds include scenarios with forks.

@@ -89,7 +89,8 @@ ABLE = {
         'memory, SQLite, PostgreSQL and MySQL by protocol "lease", Redis by "hash" without '
         "replicas, etcd, Kubernetes, DynamoDB and S3"
     ),
-    "tokens": "memory, and Redis by hash or string (for cached= without replicas)",
+    "tokens": "memory, Redis by hash or string, etcd, Kubernetes, DynamoDB and S3 have them",
+    "cached": "memory, and Redis by hash or string without replicas",
 }
 
 __all__ = ["ABLE", "Opened", "StoreType", "check_protocol", "library", "open_store", "split_urls"]

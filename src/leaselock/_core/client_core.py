@@ -296,10 +296,14 @@ class ClientCore:
     def _share(self, registry: HoldRegistry, cached: bool) -> None:
         """From now on the threads or tasks of this client may share the leases of *registry*."""
         can = registry.backend.capabilities
-        if not (can.notifies_contention if cached else can.token_ranges):
+        if cached and not can.notifies_contention:
             raise self._unable(
-                "local_handoffs= and cached= need a store and a protocol that can reserve fencing "
-                "tokens",
+                "cached= needs a store and a protocol that tell a holder that another client waits",
+                "cached",
+            )
+        if not can.token_ranges:
+            raise self._unable(
+                "local_handoffs= needs a store and a protocol that can reserve fencing tokens",
                 "tokens",
             )
         if registry not in self.layers:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from verification.simulation.lua import rewrite
 from verification.simulation.plant import planted
 
+from leaselock._backends.document.row import DocumentRow
 from leaselock._backends.memory.store import MemoryRow
 from leaselock._core import local_handoff
-from leaselock._core.backend import Grant
+from leaselock._core.backend import Claim, Grant
 from leaselock._core.local_handoff import LocalHandoff, LocalQueue, LocalWaiter, SharedLease
 
 if TYPE_CHECKING:
@@ -143,6 +144,24 @@ def tokens_not_reserved_in_redis(patch: pytest.MonkeyPatch) -> None:
         "string.format('%.0f', first + tokens - 1)",
         "string.format('%.0f', first)",
     )
+
+
+@planted("local handoff document")
+def tokens_not_reserved_in_documents(patch: pytest.MonkeyPatch) -> None:
+    """A write of a document does not reserve the tokens of its grant."""
+    real = DocumentRow.draw
+    patch.setattr(DocumentRow, "draw", lambda self, count: real(self, 1))
+
+
+@planted("local handoff document")
+def tokens_of_a_waiter_not_kept(patch: pytest.MonkeyPatch) -> None:
+    """A waiter in a document has lost how many tokens it is to be granted."""
+    real = DocumentRow.join
+
+    def join(self: DocumentRow, claim: Claim) -> None:
+        real(self, claim._replace(tokens=1))
+
+    patch.setattr(DocumentRow, "join", join)
 
 
 @planted("local handoff")
