@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -86,6 +87,25 @@ def test_what_the_owner_has_to_fill_in_is_named(tmp_path: Path) -> None:
             ran = run(sys.executable, missing, file)
             assert ran.returncode == 1
             assert [line.split(": ")[2] for line in ran.stdout.splitlines()] == [name]
+
+
+def test_links_of_the_readme_are_urls_on_the_package_index(tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "src" / "leaselock").mkdir(parents=True)
+    shutil.copy(SOURCE / "leaselock" / "version.py", tmp_path / "src" / "leaselock")
+    (tmp_path / "release.toml").write_text(FILLED)
+    ran = run(sys.executable, "-m", "hatchling", "metadata", folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    readme = json.loads(ran.stdout)["readme"]
+    assert readme["content-type"] == "text/markdown"
+    links = re.findall(r"\]\((\S+?)\)", readme["text"])
+    base = "https://code.test/leaselock/"
+    assert len(links) > 20
+    assert [link for link in links if not link.startswith(base)] == []
+    tag = f"v{leaselock.__version__}"
+    assert f"{base}blob/{tag}/docs/index.md" in links
+    assert f"{base}raw/{tag}/docs/images/top.svg" in links
 
 
 def test_a_release_is_dry_by_default() -> None:

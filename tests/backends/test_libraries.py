@@ -45,6 +45,17 @@ def test_the_newest_version_may_have_several_numbers() -> None:
     assert not library.supports("2.12.0")
 
 
+def test_each_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    groups = [*EXTRAS.values(), *project["dependency-groups"].values()]
+    texts = [text for group in groups for text in group if isinstance(text, str)]
+    named = {re.split(r"[\[<>=]", text)[0].lower() for text in texts} - {"leaselock"}
+    assert len(named) > 40
+    record = (ROOT / "docs/decisions/0002-dependencies.md").read_text("utf-8")
+    rows = " ".join(re.findall(r"^\|.*", record, re.M)).lower()
+    assert named - set(re.findall(r"[\w-]+", rows)) == set()
+
+
 def requirements() -> list[str]:
     """Every requirement of an extra or a dependency group of pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -1,0 +1,54 @@
+"""The conformance suite in asyncio, on uvloop instead of the loop of the standard library."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+import uvloop
+from tests.conformance.share import EVERY, name, run
+from tests.conformance.test_memory import STORE as MEMORY
+from tests.conformance.test_redis import single  # noqa: F401
+from tests.conformance.test_sqlite import STORE as SQLITE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from testkit.conformance import Scenario, Store
+
+pytestmark = pytest.mark.variant
+STORES = ("memory", "sqlite", "redis")
+ASYNCIO = [
+    (scenario, STORES[n % len(STORES)])
+    for n, (scenario, driver) in enumerate(EVERY)
+    if driver == "asyncio"
+]
+
+
+@pytest.fixture
+def on_uvloop() -> Iterator[None]:
+    """Each `asyncio.run` of a scenario, also in the threads that it starts, uses uvloop."""
+    before = asyncio.get_event_loop_policy()
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    yield
+    asyncio.set_event_loop_policy(before)
+
+
+@pytest.mark.usefixtures("on_uvloop")
+def test_the_loop_is_one_of_uvloop() -> None:
+    async def module() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    assert asyncio.run(module()) == "uvloop"
+
+
+@pytest.mark.usefixtures("on_uvloop")
+@pytest.mark.parametrize(("scenario", "store"), ASYNCIO, ids=name)
+def test_uvloop(
+    scenario: Scenario, store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    known = {"memory": MEMORY, "sqlite": SQLITE}
+    on: Store = known.get(store) or request.getfixturevalue("single")
+    run(scenario, on, "asyncio", tmp_path)
