@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers import rights
 from testkit.servers.process import program
 from testkit.servers.redis import Redis
 
@@ -41,6 +42,14 @@ def start(words: list[str], url: str, output: Path) -> subprocess.Popen[bytes]:
     env = {**os.environ, "LEASELOCK_URL": url, "PYTHONPATH": str(SOURCE)}
     with open(output, "ab") as file:
         return subprocess.Popen(command, cwd=FOLDER, env=env, stdout=file, stderr=file)
+
+
+def test_the_user_of_compose_has_the_rights_of_the_page() -> None:
+    lines = (FOLDER / "compose.yaml").read_text("utf-8").splitlines()
+    (line,) = (line for line in lines if line.startswith("#   user locks on "))
+    every_lock = [key.replace("~lock:orders:", "~lock:") for key in rights.keys()]
+    words = [">$PASSWORD", *every_lock, *rights.channels(), *rights.commands()]
+    assert line.split()[4:] == words
 
 
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
