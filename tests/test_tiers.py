@@ -48,6 +48,13 @@ def test_every_entry_concerns_a_test(
         assert tiers.unused(collected) == []
 
 
+def test_check_starts_no_server(collected: list[pytest.Item]) -> None:
+    files = {item.path for item in tiers.selected(collected, "check")}
+    # `process` starts programs of this machine, such as the shell.
+    server = re.compile(r"^from testkit\.servers\.(?!process )", re.M)
+    assert {file.name for file in files if server.search(file.read_text("utf-8"))} == set()
+
+
 def test_make_runs_both_tiers_as_a_whole_and_ci_runs_make() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     used = re.findall(r"--tier (\w+)", makefile)
