@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from testkit.servers import rights
 from testkit.servers.process import program
 from testkit.servers.redis import Redis
+from testkit.servers.rights import channels, commands, keys
 
 import leaselock
 
@@ -47,8 +47,8 @@ def start(words: list[str], url: str, output: Path) -> subprocess.Popen[bytes]:
 def test_the_user_of_compose_has_the_rights_of_the_page() -> None:
     lines = (FOLDER / "compose.yaml").read_text("utf-8").splitlines()
     (line,) = (line for line in lines if line.startswith("#   user locks on "))
-    every_lock = [key.replace("~lock:orders:", "~lock:") for key in rights.keys()]
-    words = [">$PASSWORD", *every_lock, *rights.channels(), *rights.commands()]
+    every_lock = [key.replace("~lock:orders:", "~lock:") for key in keys()]
+    words = [">$PASSWORD", *every_lock, *channels(), *commands()]
     assert line.split()[4:] == words
 
 
