@@ -1,7 +1,7 @@
 """The planted bugs: each is a function that describes and plants one bug (`plant.py`).
 
 `found.tsv` says of each which seed finds it, which invariant it violates, and how many seeds that
-took on average. `python -m verification.simulation.bugs` prints the table of the page. With
+took on average. `python -m verification.simulation.bugs` prints what the page has of it. With
 --seeds it looks for seeds again where the known ones find nothing, with --measure it counts anew;
 both write `found.tsv`, and take names of bugs:
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -37,6 +38,8 @@ NEAR = 50
 # How many seeds are tried to find a new one, and how many finds a count ends with.
 FAR = 8000
 FINDS = 3
+# A bug that takes more seeds than this is rare.
+RARE = 1000
 # One scenario in NEVER is calm.
 NEVER = 10**9
 
@@ -68,7 +71,7 @@ def known() -> dict[str, Found]:
 def write(found: Mapping[str, Found]) -> None:
     """Write `found.tsv`."""
     rows = [
-        f"{name}\t{one.seed}\t{one.invariant}\t{one.seeds_per_find:.3g}"
+        f"{name}\t{one.seed}\t{one.invariant}\t{one.seeds_per_find:.4g}"
         for name, one in sorted(found.items())
     ]
     FOUND.write_text("\n".join(["bug\tseed\tinvariant\tseeds per find", *rows, ""]), "utf-8")
@@ -133,7 +136,21 @@ def measure(bug: Bug) -> Found | None:
 
 def shown(seeds: float) -> str:
     """How the table has a number of seeds."""
-    return f"> {FAR}" if seeds == math.inf else f"{seeds:.3g}"
+    if seeds == math.inf:
+        return f"> {FAR}"
+    return f"{seeds:.3g}" if seeds < RARE else f"{seeds:.0f}"
+
+
+def summary() -> str:
+    """Return the sentences of the page about all bugs."""
+    found = known()
+    counts = Counter(one.invariant for one in found.values()).most_common()
+    violated = ", ".join(f"{name} {count}" for name, count in counts)
+    rare = [f"`{name}`" for name, one in sorted(found.items()) if one.seeds_per_find > RARE]
+    return (
+        f"How many bugs violate each invariant: {violated}. "
+        f"Found by one seed in more than {RARE:,}: {', '.join(rare) or 'none'}."
+    )
 
 
 def table() -> str:
@@ -152,11 +169,16 @@ def table() -> str:
 
 
 def renew_seed(bug: Bug) -> Found | None:
-    """The seed that finds the bug now: the known one, a near one, or the first of many."""
+    """The seed that finds the bug now: the known one, a near one, or the first of many.
+
+    The invariant of most finds stays, although this seed may violate another one.
+    """
     before = known().get(bug.name)
-    if before is not None and (found := search(bug, before.seed)) is not None:
-        return before._replace(seed=found.seed, invariant=str(found.invariant))
-    return measure(bug)
+    if before is None or (found := search(bug, before.seed)) is None:
+        return measure(bug)
+    counted = 0 < before.seeds_per_find < math.inf
+    invariant = before.invariant if counted else str(found.invariant)
+    return before._replace(seed=found.seed, invariant=invariant)
 
 
 def _renewed(name: str, counted: bool) -> tuple[Found | None, str]:
@@ -196,7 +218,7 @@ def main() -> int:
     if unknown := set(args.names) - NAMED.keys():
         parser.error(f"no such bug: {', '.join(sorted(unknown))}")
     if not (args.seeds or args.measure):
-        print(table())
+        print(f"{summary()}\n\n{table()}")
         return 0
     wanted = [bug for bug in BUGS if bug.name in args.names or not args.names]
     return renew(wanted, args.measure, args.jobs)

@@ -337,10 +337,12 @@ class ModesUser(User):
         if mutex.options.mode == "permits":
             permits = self.chance.choice((1, 1, 2, 3))
         timeout = self.chance.choice((None, None, None, 0.0, 0.05, 1.0, 10.0))
+        if mutex.options.mode == "permits" and permits > self.scenario.limit:
+            return  # more than there are is refused without a request
         last_seen = self.machine.now()
         try:
             handle = await mutex.try_acquire(timeout, permits)
-        except (LimitMismatch, ValueError):
+        except LimitMismatch:
             if self.scenario.resizes:
                 return
             raise Violation("answer", "a semaphore of one limit has another") from None

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from verification.simulation import bugs
-from verification.simulation.bugs import BUGS, NEAR, PlantError, known, search, table
+from verification.simulation.bugs import (
+    BUGS,
+    NEAR,
+    Found,
+    PlantError,
+    known,
+    renew_seed,
+    search,
+    summary,
+    table,
+)
 from verification.simulation.judge import Invariant
 from verification.simulation.plant import NAMED, Bug
 
 from leaselock._core.lease_handle import LeaseHandle
+from leaselock._core.mutex import Mutex
 
 pytestmark = pytest.mark.first_tier
 
@@ -40,11 +52,41 @@ def test_a_plant_that_crashes_has_found_nothing() -> None:
         search(bug, 0)
 
 
+def test_a_plant_that_has_permits_refused_has_found_nothing() -> None:
+    """The errors of the library for wrong numbers of permits are ValueErrors, too."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        acquire = Mutex.try_acquire
+
+        async def refusing(self: Mutex, *args: object) -> LeaseHandle | None:
+            if self.options.mode == "permits":
+                raise ValueError("the plant is wrong")
+            return await acquire(self, *args)
+
+        patch.setattr(Mutex, "try_acquire", refusing)
+
+    bug = NAMED["modes/permits_off_by_one"]._replace(plant=plant)
+    with pytest.raises(PlantError, match="modes/permits_off_by_one, modes, seed 20000: ValueError"):
+        search(bug, 20_000)
+
+
 def test_seeds_are_written_and_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = known()
     monkeypatch.setattr(bugs, "FOUND", tmp_path / "found.tsv")
     bugs.write(before)
     assert known() == before
+
+
+def test_a_renewed_seed_keeps_the_invariant_of_most_finds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bugs, "FOUND", tmp_path / "found.tsv")
+    bug = NAMED["token_repeated"]
+    for seeds_per_find, invariant in ((2.5, "order"), (0.0, "token"), (math.inf, "token")):
+        bugs.write({bug.name: Found(20_000, "order", seeds_per_find)})
+        renewed = renew_seed(bug)
+        assert renewed is not None
+        assert renewed.invariant == invariant
 
 
 def test_every_planted_bug_has_its_seed_and_no_other_has() -> None:
@@ -64,6 +106,6 @@ def test_there_are_enough_planted_bugs() -> None:
 
 
 def test_the_page_lists_them() -> None:
-    assert table() in PAGE.read_text("utf-8"), (
-        "python -m verification.simulation.bugs prints the table"
-    )
+    page = PAGE.read_text("utf-8")
+    missing = [part for part in (summary(), table()) if part not in page]
+    assert not missing, "python -m verification.simulation.bugs prints what the page must have"

@@ -11,13 +11,14 @@ from leaselock._backends.zookeeper.contender import Contender
 from leaselock._backends.zookeeper.conversions import Conversions
 from leaselock._backends.zookeeper.queue_order import Position
 from leaselock._backends.zookeeper.requests import Check, SetData
-from leaselock._backends.zookeeper.semaphores import Semaphores, View
+from leaselock._backends.zookeeper.semaphores import Semaphores
 from leaselock._core import backend
 
 if TYPE_CHECKING:
     import pytest
 
     from leaselock._backends.zookeeper.requests import Node
+    from leaselock._backends.zookeeper.semaphores import View
     from leaselock._core.backend import Claim
 
 
@@ -69,7 +70,14 @@ def idle_number_not_checked(patch: pytest.MonkeyPatch) -> None:
 @planted("zookeeper modes")
 def permits_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """One permit more than the limit is granted."""
-    patch.setattr(View, "permits", property(lambda view: sorted(view.children)[1:]))
+    real = Semaphores._fits
+
+    async def fits(
+        self: Semaphores, claim: Claim, path: str, view: View, place: Any, limit: int, until: float
+    ) -> bool | None:
+        return await real(self, claim, path, view, place, limit + 1, until)
+
+    patch.setattr(Semaphores, "_fits", fits)
 
 
 @planted("zookeeper modes")
