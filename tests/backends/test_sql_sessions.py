@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -19,6 +20,7 @@ from tests.pace import pace
 import leaselock
 from leaselock._backends.sql.keys import ADVISORY, number, word
 from leaselock._backends.sql.session_locks import Session, SessionLocks
+from leaselock._backends.sql.statements import dialect_of
 from leaselock._backends.sql.store import store_of
 from leaselock._backends.sql.url import parsed
 from leaselock._core.backend import Acquire, BreakLock, Busy, Claim, Grant, Mode
@@ -201,6 +203,39 @@ def test_an_index_is_created_concurrently_while_a_client_waits(postgres: Postgre
     lease.release()
     waiter.join().release()
     stage.change("DROP TABLE indexed")
+    stage.close()
+
+
+def test_a_cancelled_wait_does_not_last_as_long_as_its_statement(
+    mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server looks for the end of a connection between two statements; in GET_LOCK, too, but
+    once a second.
+    """
+    monkeypatch.setattr("leaselock._backends.sql.session_backend.MAX_SERVER_WAIT", 50.0)
+    monkeypatch.setattr("leaselock._core.hold_registry.TRY_TIMEOUT", 20.0)
+    statements: Any = dialect_of("mysql").statements
+    settings = statements["session settings"]
+    patient = settings.replace("innodb_lock_wait_timeout = 1", "innodb_lock_wait_timeout = 60")
+    assert patient != settings
+    monkeypatch.setitem(statements, "session settings", patient)
+    stage = Stage(mariadb, "row", session=3600.0)
+    lock = stage.client().lock("a")
+    lease = take(stage.clients[0], "a")
+
+    async def cancelled() -> asyncio.CancelledError:
+        async with leaselock.AsyncClient(stage.url, op_timeout=30.0) as client:
+            wait = asyncio.create_task(client.lock("a").acquire())
+            await asyncio.to_thread(eventually, mariadb.blocked)
+            wait.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await wait
+            assert lock.waiters() == []
+            return caught.value
+
+    error = asyncio.run(cancelled())
+    assert getattr(error, "__notes__", []) == []
+    lease.release()
     stage.close()
 
 

@@ -229,6 +229,13 @@ class SessionLocks:
         """Release everything that the session may own."""
         await own.execute((f"{session.protocol} release",))
 
+    async def end(self, session: Session, shared: Shared) -> None:
+        """End a session whose connection is closed, and which may wait. PostgreSQL looks for that
+        itself; MySQL notices it at the end of the statement.
+        """
+        if not self.postgres:
+            await shared((("end session", self.values(session)),))
+
     async def weaken(self, session: Session, own: Executor) -> None:
         """Let a writer become a reader, where the server can do that."""
         assert session.claim is not None

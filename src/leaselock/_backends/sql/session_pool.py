@@ -7,6 +7,7 @@ server.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -70,9 +71,9 @@ class SessionPool:
         self.idle: dict[str, list[SessionConnection]] = {}
         self.watchers: dict[str, Any] = {}
         self.ended = Signal()
-        # The protocols of the claims whose connections were closed before their release: the server
+        # The sessions of the claims whose connections were closed before their release: the server
         # may not know of that yet.
-        self.dropped: dict[str, str] = {}
+        self.dropped: dict[str, Session] = {}
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -141,14 +142,17 @@ class SessionPool:
     async def _end_of_dropped(self, claim: Claim, until: float) -> None:
         """Wait until the server has ended the session of a claim whose connection was closed."""
         pause = FIRST_PAUSE
-        while (protocol := self.dropped.get(claim.id)) is not None:
-            (state,) = await self.inspect(protocol, Inspect(claim.name, "*"), until)
+        while (session := self.dropped.get(claim.id)) is not None:
+            (state,) = await self.inspect(session.protocol, Inspect(claim.name, "*"), until)
             known = {hold.record.id for hold in state.holds} | {one.id for one in state.waiting}
             if claim.id not in known:
                 self.dropped.pop(claim.id, None)
             elif self.now() >= until:
                 raise OutcomeUnknown(f"the server has not ended the session of {claim.name!r} yet")
             else:
+                if pause == FIRST_PAUSE:
+                    with suppress(NotApplied):  # it may have ended meanwhile
+                        await self.locks.end(session, self._shared(until))
                 await Sleep(min(until, self.now() + pause))
                 pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -332,7 +336,7 @@ class SessionPool:
         """The claim is over, whatever its session owns."""
         if self.sessions.get(claim.id) is found:
             del self.sessions[claim.id]
-            self.dropped[claim.id] = found.session.protocol
+            self.dropped[claim.id] = found.session
             self._close(claim.client, found)
 
     def _close(self, client: str, found: SessionConnection) -> None:
