@@ -48,6 +48,17 @@ STORES = (
     *("postgresql://h/d", "mysql://h/d", "kubernetes://n", "dynamodb://table", "s3://bucket"),
     *("sqlite:////a/b.db", "memory://"),
 )
+PACKAGE = ROOT / "src" / "leaselock"
+# The folders of the repository and of the package, by which the documents name files.
+FOLDERS = (
+    *("benchmarks", "docs", "examples", "scripts", "src", "testkit", "tests", "verification"),
+    *("contrib", r"leaselock/_\w+", "_api", "_backends", "_cli", "_core", "_drivers", "_web"),
+    *(r"\.ci", r"\.github"),
+)
+# Not in a link, which has a test of its own, and not a pattern with `<store>` or `*`.
+NAMED_FILE = re.compile(rf"(?<![\w/.:(-])((?:{'|'.join(FOLDERS)})/[\w./-]*[\w/])(?![\w<*…{{])")
+MAKE = re.compile(r"(?:^ {4}|`|^\$ )make ([a-z]+)", re.M)
+MODULE = re.compile(rf"\bpython -m ((?:leaselock|{'|'.join(FOLDERS[:8])})(?:\.\w+)*)")
 # The program that a line of a crontab starts.
 CRON = re.compile(r"^(?:[*\d][*\d/,-]* +){5}(\S+)", re.M)
 # An installation of leaselock by its name alone.
@@ -70,6 +81,35 @@ def test_references_of_a_page_exist(page: Path) -> None:
         assert not name or name in functions(ROOT / path), f"{path}::{name}"
     for link in LINK.findall(text):
         assert (page.parent / link).exists(), link
+
+
+def test_files_that_the_documents_name_exist() -> None:
+    named = {(page, path) for page in PAGES for path in NAMED_FILE.findall(page.read_text("utf-8"))}
+    assert len(named) > 200
+    found = ROOT, PACKAGE, PACKAGE.parent
+    lost = {
+        f"{page.relative_to(ROOT)}: {path}"
+        for page, path in named
+        if not any((folder / path).exists() for folder in found)
+    }
+    assert lost == set()
+
+
+def test_targets_and_modules_that_the_documents_run_exist() -> None:
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = set(MAKE.findall(text))
+    assert len(targets) > 10
+    assert targets - set(re.findall(r"^([a-z]+):", makefile, re.M)) == set()
+    modules = {name.replace(".", "/") for name in MODULE.findall(text)}
+    assert len(modules) > 5
+    paths = [folder / name for folder in (ROOT, PACKAGE.parent) for name in modules]
+    lost = {
+        str(path.relative_to(ROOT))
+        for path in paths
+        if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists()
+    }
+    assert {name for name in modules if {name, f"src/{name}"} <= lost} == set()
 
 
 def test_pages_name_tests() -> None:
