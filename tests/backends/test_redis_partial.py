@@ -81,6 +81,15 @@ def test_no_token_is_drawn_that_lua_cannot_tell_from_the_next(
     assert server.ask("PTTL", COUNTER) == -1
 
 
+def test_a_counter_that_is_refused_does_not_expire(server: Redis) -> None:
+    """The clock would begin far below it. A number that was set by hand with an expiry loses it."""
+    server.ask("SET", COUNTER, str(EXACT), "PX", "60000")
+    with leaselock.Client(server.url) as client, pytest.raises(NotApplied, match=COUNTER):
+        client.lock("a").acquire(timeout=0)
+    assert server.ask("GET", COUNTER) == str(EXACT)
+    assert server.ask("PTTL", COUNTER) == -1
+
+
 @pytest.mark.parametrize("form", ["hash", "string"])
 def test_the_last_exact_token_is_drawn(server: Redis, form: str) -> None:
     server.ask("SET", COUNTER, str(EXACT - 2))

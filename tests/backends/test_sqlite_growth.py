@@ -69,6 +69,18 @@ def test_gc_collects_crashed_holders_and_returns_their_space(path: Path) -> None
             assert lease.token > last
 
 
+def test_gc_counts_the_crashed_holders_whose_names_are_kept(path: Path) -> None:
+    """In several steps, and once only."""
+    url = f"sqlite:///{path}"
+    crash(url, NAMES)
+    assert len(query(path, "SELECT name FROM lock WHERE id IS NOT NULL")) == NAMES
+    with leaselock.Client(url) as client, client.lock("held"):
+        assert client.gc() == NAMES
+        assert client.gc() == 0
+        assert query(path, "SELECT name FROM lock WHERE id IS NOT NULL") == [("held",)]
+    assert query(path, "SELECT count(*) FROM lock") == [(NAMES + 1,)]
+
+
 def test_tokens_rise_above_those_of_collected_rows_when_the_clock_was_set_back(path: Path) -> None:
     url = f"sqlite:///{path}?token_ttl=0.2"
     crash(url, 1)
@@ -122,6 +134,7 @@ def test_the_database_of_another_program_is_refused_and_stays(path: Path, statem
     ):
         client.lock("a").acquire()
     assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 def test_a_shared_database_of_an_earlier_version_goes_on_unmarked(path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -185,6 +186,11 @@ def transact(database: sqlite3.Connection, work: Callable[[], T]) -> T:
     return result
 
 
+def oldest(token_ttl: float) -> float:
+    """Since when a name must have been locked for its row to be kept."""
+    return time.time() - token_ttl if token_ttl else 0.0
+
+
 def prune(database: sqlite3.Connection, token_ttl: float) -> int:
     """Delete rows of names that were not locked for *token_ttl* seconds, at most BATCH_SIZE; return
     how many.
@@ -193,7 +199,7 @@ def prune(database: sqlite3.Connection, token_ttl: float) -> int:
     """
     if not token_ttl:
         return 0
-    old = time.time() - token_ttl
+    old = oldest(token_ttl)
     database.execute(SQL["raise floor"], (old,))
     return database.execute(SQL["prune"], (old, BATCH_SIZE)).rowcount
 
@@ -233,6 +239,8 @@ def _check_owner(database: sqlite3.Connection, location: Location) -> bool:
     if found == APPLICATION_ID or tables >= TABLES:
         return found == 0 and tables == TABLES
     if tables or found:
+        with suppress(OSError):
+            os.rmdir(location.clients)  # it was made for this file
         some = f"with the tables {', '.join(sorted(tables)[:3])}" if tables else "without tables"
         raise NotApplied(
             f"{location.path} is the database of another program ({some}; application_id "

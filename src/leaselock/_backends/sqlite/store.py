@@ -19,6 +19,7 @@ from leaselock._backends.sqlite.database import (
     BATCH_SIZE,
     is_busy,
     made_space,
+    oldest,
     prune,
     restart_log,
     retry_while_busy,
@@ -274,9 +275,9 @@ class Store(Node):
         file, found = self.file, request.position
         position = found if isinstance(found, Position) else Position("names")
         if position.part == "names":
-            work = partial(_tidied, position.after)
-            last = self._transaction(until, work, replies=False)
-            return Collected(0, Position("tokens") if last is None else Position("names", last))
+            work = partial(_tidied, position.after, oldest(file.token_ttl))
+            ended, last = self._transaction(until, work, replies=False)
+            return Collected(ended, Position("tokens") if last is None else Position("names", last))
         if position.part == "tokens":
             removed = self._transaction(until, lambda c: prune(c.database, file.token_ttl))
             return Collected(removed, position if removed else Position("pages"))
@@ -341,18 +342,26 @@ class Listener(Node):
         self.ended = False
 
 
-def _tidied(after: str, context: Context) -> str | None:
-    """Tidy the rows of some names after *after*; return the last one, None if there is no more."""
+def _tidied(after: str, old: float, context: Context) -> tuple[int, str | None]:
+    """Tidy the rows of some names after *after*. Return in how many of them something has ended,
+    without those that are removed later because they were not locked since *old*; and the last
+    name, None if there is no more.
+    """
+    ended, database = 0, context.database
     values = after.encode("utf-8", "surrogateescape"), BATCH_SIZE
-    names = context.database.execute(SQL["next names"], values).fetchall()
+    names = database.execute(SQL["next names"], values).fetchall()
     for (name,) in names:
+        before = database.total_changes
         with suppress(Unreadable):  # the listings report it
             rules.tidy(context.row(name))
+        if database.total_changes > before:
+            unused = database.execute(SQL["is unused"], (name, old)).fetchone()
+            ended += unused is None
     if len(names) == BATCH_SIZE:
-        return str(names[-1][0])
-    context.database.execute(SQL["expire tombstones"], (context.now,))
-    context.database.execute(SQL["expire watchers"], (context.now,))
-    return None
+        return ended, str(names[-1][0])
+    database.execute(SQL["expire tombstones"], (context.now,))
+    database.execute(SQL["expire watchers"], (context.now,))
+    return ended, None
 
 
 def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:

@@ -1,8 +1,10 @@
 -- Draw *tokens* consecutive tokens: the first is the server's clock in microseconds, or the counter
 -- plus one if that is greater, so it rises after the counter has expired or was lost with the
 -- server's data. For a vote it is the time of the claim, in place of the server's clock, so that the
--- servers agree. *wrong* is an error if the counter cannot be used; then it is as it was. A number of
--- Lua is exact up to 2^53: above that, two grants could have the same token.
+-- servers agree. *wrong* is an error if the counter cannot be used; then it has the same value. A
+-- number of Lua is exact up to 2^53: above that, two grants could have the same token. Such a number
+-- has no expiry afterwards: one that had one was set by hand, and reading it first would be another
+-- call of each grant.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local first, before, wrong = now, nil, nil

@@ -156,6 +156,9 @@ WHERE key = 'floor'
 -- prune
 DELETE FROM lock WHERE rowid IN (SELECT rowid FROM lock WHERE id IS NULL AND since < ? LIMIT ?)
 
+-- is unused
+SELECT 1 FROM lock WHERE name = ? AND id IS NULL AND since < ?
+
 -- next names
 SELECT name FROM (SELECT name FROM lock WHERE id IS NOT NULL UNION SELECT name FROM waiter)
 WHERE name > CAST(? AS TEXT) AND typeof(name) = 'text' ORDER BY name LIMIT ?
