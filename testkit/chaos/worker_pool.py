@@ -32,7 +32,10 @@ BILLION = 1_000_000_000
 LEASE = 0.5
 # Longer than the lease, so that a frozen holder has lost it when it resumes.
 FREEZE = 0.8
-TIMEOUT = 20.0
+TIMEOUT = 60.0
+# For how long all workers run between two looks for a holder: those that are stopped again at once
+# acquire nothing on a slow store.
+PROGRESS = 0.02
 # A worker writes about five records per grant, and more in a long one.
 RECENT = 200
 
@@ -148,6 +151,7 @@ class WorkerPool:
             if self.is_holding(victim):
                 return victim
             self.resume(victim)
+            threading.Event().wait(PROGRESS)
         raise AssertionError(f"no worker was ever found holding a lock\n{self.errors()}")
 
     def wait_until_all_granted(self, since: int = 0) -> None:
