@@ -47,6 +47,7 @@ from leaselock._backends.document.backend import DocumentBackend
 from leaselock._backends.url import TOKEN_TTL
 from leaselock._core.effects import Call, Sleep
 from leaselock._core.hold import State
+from leaselock._core.rules import FORGET_AFTER
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Documents:
             look()
 
     def die(self, machine: str) -> None:
-        """Nobody listens there any more."""
+        """Forget the watch of this machine."""
         self.watches.pop(machine, None)
 
     def alive(self, client: str) -> bool:
@@ -233,6 +234,8 @@ class DocumentJudge(ValidityJudge):
     def __init__(self, simulator: Simulator, model: Any, calm: bool, longest: float) -> None:
         super().__init__(simulator, model, calm, longest)
         model.granted = self._check_write
+        # When each sign of life of a waiter was written.
+        self.alive_at: dict[tuple[str, int], float] = {}
         if calm:
             self.stall = POLLED_STALL
 
@@ -249,6 +252,8 @@ class DocumentJudge(ValidityJudge):
                 raise Violation(
                     "exclusion", f"{name!r} is held by {one['id']} and {other['id']}: {pair}"
                 )
+        for claim in document["queue"]:
+            self.alive_at.setdefault((claim["id"], claim["beat"]), self.simulator.time)
         had = {hold["id"] for hold in before["holds"]}
         for hold in holds:
             known = self.is_valid.get(hold["id"])
@@ -260,11 +265,19 @@ class DocumentJudge(ValidityJudge):
     def _check_overtaken(
         self, hold: dict[str, Any], before: dict[str, Any], document: dict[str, Any]
     ) -> None:
-        queue = [claim["id"] for claim in before["queue"]]
-        ahead = queue[: queue.index(hold["id"])] if hold["id"] in queue else queue
+        queue = {claim["id"]: claim for claim in before["queue"]}
+        order = list(queue)
+        ahead = order[: order.index(hold["id"])] if hold["id"] in queue else order
         for claim in document["queue"]:
+            if claim["id"] not in ahead or beside(claim, hold):
+                continue
             passed = claim["beat"] < document["doubt"]
-            if claim["id"] in ahead and not passed and not beside(claim, hold):
+            # One that was dropped because it showed no sign of life for long, and has come back in
+            # the same write, has lost its place.
+            silent_since = self.alive_at[claim["id"], queue[claim["id"]]["beat"]]
+            silent = self.simulator.time - silent_since >= FORGET_AFTER * (1.0 - 2.0 * RATE)
+            back = claim["beat"] == document["n"] and silent
+            if not (passed or back):
                 raise Violation("order", f"{hold['id']} overtook {claim['id']}, which came earlier")
 
     def check(self) -> None:
@@ -284,7 +297,9 @@ class DocumentJudge(ValidityJudge):
         return self.machines.get(self.model.machines.get(client, ""))
 
     def at_rest(self) -> None:
-        """All were served. What nobody waits for stays, if its client is dead or has lost it."""
+        """All were served. The entries of a client that is dead or has lost them stay until another
+        client asks for the lock.
+        """
         self.all_were_served()
         self.all_was_released()
         for name, document in self.model.parsed.items():

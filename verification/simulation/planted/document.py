@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 
 @planted("document")
+def forgotten_early(patch: pytest.MonkeyPatch) -> None:
+    """A waiter is dropped after one period without a sign of life, when it is about to give one."""
+    patch.setattr("leaselock._backends.document.row.MISSED", 1)
+
+
+@planted("document")
 def decision_reused(patch: pytest.MonkeyPatch) -> None:
     """After a conflict the decision is written over the document that was in the way."""
     write = DocumentBackend._write
