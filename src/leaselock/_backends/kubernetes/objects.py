@@ -76,9 +76,9 @@ def document(lease: Mapping[str, Any]) -> bytes:
     try:
         known = json.loads(text) if text is not None else {}
         changed = _of_another(known, metadata, spec)
+        return json.dumps(changed, separators=(",", ":"), ensure_ascii=False).encode()
     except (ValueError, LookupError, TypeError, AttributeError):
         return str(text).encode()  # decoding it reports what is wrong with it
-    return json.dumps(changed, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _of_another(
