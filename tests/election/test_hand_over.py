@@ -32,7 +32,7 @@ LEASE = 3.0
 SESSION = 4.0
 TRIALS = 5
 WAYS = ("resigns", "SIGTERM", "SIGKILL", "SIGSTOP")
-STORES = ("sqlite", "redis", "postgres", "mariadb", "zookeeper")
+STORES = ("sqlite", "redis", "postgres", "mariadb", "zookeeper", "etcd")
 # Beside the guarantee: to notice the end of a lease, and a slow machine.
 NOTICE = 1.0
 
@@ -82,6 +82,8 @@ def url_of(store: str, request: pytest.FixtureRequest, folder: Path) -> str:
         return f"sqlite:///{folder}/locks.db"
     if store == "redis":
         return str(request.getfixturevalue("redis"))
+    if store == "etcd":
+        return str(request.getfixturevalue("etcd").url(folder.name))
     if store == "zookeeper":
         hosts = request.getfixturevalue("ensemble").hosts
         return f"zookeeper://{hosts}?timeout={SESSION}"

@@ -12,14 +12,15 @@ from tests.pace import pace
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from testkit.servers.etcd import Etcd
     from testkit.servers.redis import Redis
 
     import leaselock
 
 LEASE = 1.5
 SESSION = 3.0
-# These keep the order of arrival, so that nobody can be starved.
-ORDERED = ("sqlite", "redis", "zookeeper", "postgres-lease", "mariadb-lease")
+# These keep the order of arrival, so that no claim can be starved.
+ORDERED = ("sqlite", "redis", "zookeeper", "etcd", "postgres-lease", "mariadb-lease")
 STORES = (*ORDERED, "postgres-row", "postgres-advisory", "mariadb-row")
 
 
@@ -32,6 +33,9 @@ def url_of(name: str, request: pytest.FixtureRequest, folder: Path) -> str:
         server: Redis = request.getfixturevalue("redis")
         server.ask("FLUSHALL")
         return server.url
+    if kind == "etcd":
+        etcd: Etcd = request.getfixturevalue("etcd")
+        return etcd.url(f"modes-{folder.name}")
     if kind == "zookeeper":
         return fresh(request.getfixturevalue("ensemble"), timeout=SESSION)
     query = f"protocol={protocol}&session={SESSION}"
