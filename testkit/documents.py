@@ -169,7 +169,7 @@ class Listener(Node):
         self.ended = False
 
     def after_fork(self) -> None:
-        """Nobody waits in the child."""
+        """The child begins without a wait."""
         self.ended = False
 
 
@@ -184,7 +184,7 @@ class Folder(DocumentStore):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else reads or writes meanwhile."""
+        """Exclude every other reader and writer."""
         os.makedirs(self.path, exist_ok=True)
         lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT)
         self.locked.add(lock)

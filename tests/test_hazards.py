@@ -22,13 +22,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "internals" / "hazards.md"
 # The number of hazards for each letter, so that a missing row is detected.
 COUNTS = {"A": 15, "B": 14, "C": 13, "D": 14, "E": 16, "F": 15}
-COUNTS |= {"G": 18, "H": 8, "I": 12, "J": 20, "K": 7, "L": 10}
+COUNTS |= {"G": 18, "H": 8, "I": 12, "J": 20, "K": 7, "L": 10, "M": 13}
 IDS = [f"{letter}{n}" for letter, count in COUNTS.items() for n in range(1, count + 1)]
 # Where comments name hazards.
 FOLDERS = ("src", "testkit", "tests", "verification")
 PLAIN = ("not defended", "not offered")
 ROW = re.compile(r"^\| ([A-Z][0-9]+) \|(.*)\|$", re.MULTILINE)
-NAMED = re.compile(r"hazards? ((?:[A-L][0-9]+)(?:, [A-L][0-9]+)*)")
+NAMED = re.compile(r"hazards? ((?:[A-M][0-9]+)(?:, [A-M][0-9]+)*)")
 
 
 class Row(NamedTuple):
