@@ -65,12 +65,13 @@ def _ours() -> list[Method]:
     for store in ("postgresql", "mysql"):
         protocols += [(store, protocol) for protocol in ("lease", "row", "advisory")]
     # One protocol for every store that can compare and set a value.
-    protocols += [("etcd", "document"), ("dynamodb", "document")]
+    protocols += [(store, "document") for store in ("etcd", "kubernetes", "dynamodb", "s3")]
     defaults = ("hash", "", "queue", "lease", "document")
     for store, protocol in protocols:
         name = f"leaselock {store} {protocol}".rstrip()
-        # DynamoDB reports no changes, so its waiters poll: it fails that hazard, as its page says.
-        default = protocol in defaults and store != "dynamodb"
+        # DynamoDB and S3 report no changes, so their waiters poll: they fail that hazard, as their
+        # pages say.
+        default = protocol in defaults and store not in ("dynamodb", "s3")
         found.append(Method(name, store.split()[0], OURS, protocol, default))
     return found
 

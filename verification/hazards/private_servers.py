@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from testkit.proxy import Proxy
 from testkit.servers.dynamodb import DynamoDB
 from testkit.servers.etcd import Etcd
+from testkit.servers.kubernetes import KubeApiserver
 from testkit.servers.mariadb import MariaDB
 from testkit.servers.postgres import Postgres
 from testkit.servers.process import HOST, eventually
 from testkit.servers.redis import Redis
+from testkit.servers.s3 import ObjectStore
 from testkit.servers.zookeeper import Ensemble
 from verification.hazards.replicas import MariaPair, PostgresPair
 from verification.hazards.stores import HazardStore
@@ -150,7 +152,7 @@ def kill_all_members(etcd: Etcd) -> None:
     etcd.start()
 
 
-def kill_and_start_dynamodb(server: DynamoDB) -> None:
+def stop_and_start(server: DynamoDB | ObjectStore) -> None:
     """Kill the server, and start it again."""
     server.stop()
     server.start()
@@ -217,8 +219,21 @@ def _etcd(stack: ExitStack) -> HazardStore:
 def _dynamodb(stack: ExitStack) -> HazardStore:
     shared, server = SharedServer(stack), stack.enter_context(DynamoDB(durable=True))
     url = server.url("hazards")
-    restart = shared.failing_store(url, lambda: kill_and_start_dynamodb(server))
+    restart = shared.failing_store(url, lambda: stop_and_start(server))
     return HazardStore(url, {"restart": restart})
+
+
+def _s3(stack: ExitStack) -> HazardStore:
+    shared, server = SharedServer(stack), stack.enter_context(ObjectStore())
+    url = server.url("hazards")
+    restart = shared.failing_store(url, lambda: stop_and_start(server))
+    return HazardStore(url, {"restart": restart})
+
+
+def _kubernetes(stack: ExitStack) -> HazardStore:
+    shared, server = SharedServer(stack), stack.enter_context(KubeApiserver())
+    url = server.url(server.namespace())
+    return HazardStore(url, {"restart": shared.failing_store(url, server.restart)})
 
 
 def _postgresql(stack: ExitStack) -> HazardStore:
@@ -242,6 +257,8 @@ MAKERS: dict[str, Callable[[ExitStack], HazardStore]] = {
     "zookeeper": _zookeeper,
     "etcd": _etcd,
     "dynamodb": _dynamodb,
+    "s3": _s3,
+    "kubernetes": _kubernetes,
     "postgresql": _postgresql,
     "mysql": _mysql,
 }

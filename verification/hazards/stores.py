@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -20,7 +21,7 @@ from urllib.request import Request, urlopen
 from verification.hazards.naive_sql import connect, make_table
 
 import leaselock
-from leaselock._backends import library
+from leaselock._backends import library, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,11 @@ PORTS |= {"etcd": 2379}
 KINDS = {"redis": "redis", "valkey": "redis", "sqlite": "sqlite", "zookeeper": "zookeeper"}
 KINDS |= {"postgres": "postgresql", "postgresql": "postgresql", "mysql": "mysql"}
 KINDS |= {"mariadb": "mysql", "zk": "zookeeper", "etcd": "etcd", "dynamodb": "dynamodb"}
+KINDS |= {"s3": "s3", "kubernetes": "kubernetes"}
+# Those whose URL names a server by ?endpoint=, and those that know the time of a reply in whole
+# seconds.
+ON_AWS = ("dynamodb", "s3")
+BY_THE_SECOND = (*ON_AWS, "kubernetes")
 HOSTS = re.compile(r"(?<=://)(?:[^@/,]*@)?([^/?@]+)")
 # Leases are short, because trials wait for their end; sessions outlast a busy machine.
 LEASE, SESSION = 0.6, 1.5
@@ -65,7 +71,7 @@ class HazardStore:
         self.prefix = f"leaselock_hazards_{os.urandom(4).hex()}"
         self.lease = SESSION if self.kind == "zookeeper" else LEASE
         # How much later than its end a hold is free: the time in the replies has whole seconds.
-        self.uncertainty = 1.5 if self.kind == "dynamodb" else 0.0
+        self.uncertainty = 1.5 if self.kind in BY_THE_SECOND else 0.0
         self.folder = ""
         self.created_tables: list[str] = []
         self.url = url
@@ -90,21 +96,27 @@ class HazardStore:
 
     def addresses(self) -> list[tuple[str, int]]:
         """Return the servers of the URL."""
-        if self.kind == "dynamodb":
-            endpoint = urlsplit(self._endpoint())
-            return [(str(endpoint.hostname), int(endpoint.port or 0))]
+        if self.kind in BY_THE_SECOND:
+            server = urlsplit(self._server())
+            return [(str(server.hostname), int(server.port or 0))]
         hosts = ",".join(HOSTS.findall(self.url)).split(",")
         pairs = [host.partition(":")[::2] for host in hosts if host]
         return [(host, int(port or PORTS[self.kind])) for host, port in pairs]
 
     def url_through(self, ports: list[int]) -> str:
         """Return the URL with its servers replaced by ports of this machine."""
-        if self.kind == "dynamodb":
+        if self.kind in ON_AWS:
             (port,) = ports
-            there, here = (
-                quote(e, safe="") for e in (self._endpoint(), f"http://127.0.0.1:{port}")
-            )
+            there, here = (quote(e, safe="") for e in (self._server(), f"http://127.0.0.1:{port}"))
             return self.url.replace(there, here)
+        if self.kind == "kubernetes":
+            (port,) = ports
+            found = Path(self._option("kubeconfig"))
+            config = json.loads(found.read_text("utf-8"))
+            config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+            other = found.with_name(f"{found.name}-through-{port}")
+            other.write_text(json.dumps(config))
+            return self.url.replace(str(found), str(other))
         left = iter(ports)
 
         def local(found: re.Match[str]) -> str:
@@ -155,7 +167,7 @@ class HazardStore:
         client.stop()
         client.close()
 
-    # --- etcd and DynamoDB ------------------------------------------------------------------------
+    # --- etcd, DynamoDB, S3 and Kubernetes --------------------------------------------------------
 
     def _create_etcd(self) -> None:
         self.url = f"{self.given_url.rstrip('/')}/{self.prefix}"
@@ -179,20 +191,50 @@ class HazardStore:
         self._table().delete()
 
     def _table(self) -> Any:
+        return self._resource().Table(self.prefix)
+
+    def _create_s3(self) -> None:
+        self.url = self.given_url.replace("/?", f"/{self.prefix}?")
+        with leaselock.Client(self.url) as client:
+            client.setup()
+
+    def _remove_s3(self) -> None:
+        bucket = urlsplit(self.url).netloc.rpartition("@")[2]
+        self._resource().Bucket(bucket).objects.filter(Prefix=f"{self.prefix}/").delete()
+
+    def _resource(self) -> Any:
         login, _, _ = urlsplit(self.url).netloc.rpartition("@")
         user, _, secret = login.partition(":")
-        boto3 = library("boto3", "dynamodb")
-        resource = boto3.resource(
-            "dynamodb",
+        boto3 = library("boto3", self.kind)
+        return boto3.resource(
+            self.kind,
             region_name=self._option("region"),
-            endpoint_url=self._endpoint(),
+            endpoint_url=self._server(),
             aws_access_key_id=user,
             aws_secret_access_key=secret,
         )
-        return resource.Table(self.prefix)
 
-    def _endpoint(self) -> str:
-        return self._option("endpoint")
+    def _create_kubernetes(self) -> None:
+        """Use the namespace of the URL: the names of the locks have the prefix."""
+
+    def _remove_kubernetes(self) -> None:
+        store: Any = open_store(self.url, time.monotonic).blocking[0]
+        until, position = time.monotonic() + 30.0, None
+        while True:
+            page = store.list(position, until)
+            for name, found in page.documents:
+                if name.startswith(self.prefix):
+                    store.delete(name, found.version, until)
+            position = page.position
+            if position is None:
+                break
+        store.close()
+
+    def _server(self) -> str:
+        if self.kind != "kubernetes":
+            return self._option("endpoint")
+        config = json.loads(Path(self._option("kubeconfig")).read_text("utf-8"))
+        return str(config["clusters"][0]["cluster"]["server"])
 
     def _option(self, name: str) -> str:
         return parse_qs(urlsplit(self.url).query)[name][0]
