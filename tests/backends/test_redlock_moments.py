@@ -43,9 +43,12 @@ class LateRunner(Runner):
 
     late: list[Any] | None = None
     waits = False
+    # So many are never answered.
+    spare = 0
 
     def _answer(self, effect: Any) -> Any:
-        if isinstance(effect, Wait) and self.waits and self.late:
+        if isinstance(effect, Wait) and self.waits and len(self.late or ()) > self.spare:
+            assert self.late
             self.run(self.late.pop(0), background=True)
             return True
         if isinstance(effect, Spawn) and effect.name == "vote" and self.late is not None:
@@ -226,7 +229,7 @@ def test_without_a_majority_nothing_is_known(fixture: Fixture) -> None:
             request()
     fixture.silent, fixture.refusing = set(), set(HOSTS)
     fixture.time += SKIPPED_FOR
-    with pytest.raises(NotApplied, match=r"3 of 3 masters did not answer .*it refuses"):
+    with pytest.raises(NotApplied, match=r"3 of 3 masters refused .*it refuses"):
         Client(fixture, 3).acquire()
 
 
@@ -237,13 +240,42 @@ def test_a_lock_that_two_masters_refuse_is_certainly_not_acquired(
     """The vote of the third one was given back, so the caller need not wait for an answer."""
     client, other = Client(fixture, 1), Client(fixture, 2)
     fixture.refusing = {"m1", "m2"}
-    with pytest.raises(NotApplied, match=r"2 of 3 masters did not answer \(m1: .*; m2: "):
+    with pytest.raises(NotApplied, match=r"2 of 3 masters refused \(m1: .*; m2: "):
         client.acquire(wait=wait)
     assert not client.locks.given_back
     assert not client.locks.uncertain
     fixture.refusing = set()
     fixture.time += SKIPPED_FOR
     assert isinstance(other.acquire(), Grant)
+
+
+def test_masters_that_refuse_are_all_heard(fixture: Fixture) -> None:
+    """Two that refuse are enough to know that the claim gets no majority, but not to know that the
+    third one did nothing: the caller would ask again until its time is over.
+    """
+    client = Client(fixture, 1)
+    fixture.refusing = set(HOSTS)
+    runner = client.runners[0]
+    runner.late, runner.waits = [], True
+    with pytest.raises(NotApplied):
+        client.acquire()
+    assert not runner.late
+    fixture.time += SKIPPED_FOR
+    # The last one is silent.
+    fixture.refusing, fixture.silent = {"m0", "m1"}, {"m2"}
+    message = "1 of 3 masters did not answer, 2 of 3 masters refused"
+    with pytest.raises(OutcomeUnknown, match=message):
+        client.acquire(2)
+    # It does not answer in time. A later try does not wait for it: its outcome is not known anyway.
+    fixture.time += SKIPPED_FOR
+    runner.spare = 1
+    for _ in range(2):
+        runner.late = []
+        with pytest.raises(OutcomeUnknown):
+            client.acquire(3)
+        (unanswered,) = runner.late
+        unanswered.close()
+        fixture.time += SKIPPED_FOR
 
 
 def test_a_vote_that_is_not_given_back_for_certain_keeps_the_outcome_open(fixture: Fixture) -> None:

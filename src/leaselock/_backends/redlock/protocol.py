@@ -114,6 +114,8 @@ class Redlock(Backend):
             if wait:
                 self._queue_at(claim, queue_master)
             votes = await self._vote(claim, queue_master, wait, until)
+            if first:
+                await self.all.hear_refusals(votes, until)
             granted = self._granted(votes, claim)
             won = self._won(votes, granted, queue_master)
             if won and (token := await self._token(claim, granted, until)) is not None:

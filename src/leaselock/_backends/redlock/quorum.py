@@ -84,6 +84,16 @@ class Masters:
                 break
         return votes
 
+    async def hear_refusals(self, votes: Votes, until: float) -> None:
+        """If most masters have refused, wait a little for the answers of the others: only with all
+        of them is it certain that nothing was applied.
+        """
+        soon = min(until, self.now() + TIMEOUT)
+        while votes.is_refused() and not votes.complete:
+            votes.changed.clear()
+            if not await Wait(votes.changed, soon):
+                break
+
     def _skipped(self, requests: Mapping[int, object]) -> dict[int, StoreError]:
         skipped = {i: self._error_of(i) for i in requests if self._is_skipped(i)}
         others = len(self) - sum(self._is_skipped(i) for i in range(len(self)))

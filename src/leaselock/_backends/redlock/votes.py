@@ -63,6 +63,11 @@ class Votes:
         """The masters that granted, each with its token."""
         return {i: a.token for i, a in self.answers.items() if isinstance(a, Grant)}
 
+    def is_refused(self) -> bool:
+        """Whether too many masters for a majority have failed, and each of them did nothing."""
+        nothing = all(isinstance(error, NotApplied) for error in self.errors.values())
+        return nothing and len(self.errors) > self.masters - self.quorum
+
     def is_decided(self, yes: int) -> bool:
         """Whether the answers so far, *yes* of them in favour, decide it."""
         no = len(self.answers) + len(self.errors) - yes
@@ -79,12 +84,13 @@ class Votes:
         those that answered have taken back what they did.
         """
         reasons = "; ".join(f"{shown[i]}: {error}" for i, error in sorted(self.errors.items()))
-        silent = self.masters - len(self.answers)
-        message = (
-            f"{what}: {silent} of {self.masters} masters did not answer ({reasons or 'no time'})"
-        )
-        refused = all(isinstance(error, NotApplied) for error in self.errors.values())
-        nothing = refused and self.complete and not self.placed
+        refusals = [error for error in self.errors.values() if isinstance(error, NotApplied)]
+        refused = sum(error.reason != "unreachable" for error in refusals)
+        silent = self.masters - len(self.answers) - refused
+        kinds = ((silent, "did not answer"), (refused, "refused"))
+        counts = (f"{count} of {self.masters} masters {did}" for count, did in kinds if count)
+        message = f"{what}: {', '.join(counts)} ({reasons or 'no time'})"
+        nothing = len(refusals) == len(self.errors) and self.complete and not self.placed
         reason = self._reason()
         made = not_applied(message, reason) if nothing else OutcomeUnknown(message, reason)
         made.__cause__ = next(iter(self.errors.values()), None)
