@@ -15,8 +15,9 @@ from tests.cli.processes import LEASELOCK, Shell
 
 import leaselock
 from leaselock import Holder, LockInfo
-from leaselock._cli.listing import cut, cut_middle, table
+from leaselock._cli.listing import LONGEST_NAME, cut, cut_middle, table
 from leaselock._cli.show import lock_lines
+from leaselock._core import validation
 from leaselock.documents import utc_time
 
 
@@ -128,6 +129,27 @@ def test_control_characters_of_a_holder_are_escaped(shell: Shell) -> None:
         assert label == EVIL
         busy = shell.run("run", "-n", "a\u202eb", "true")
         assert busy.stderr.removesuffix("\n").isprintable()
+
+
+def test_long_texts_of_other_programs_and_many_marks_are_cut(shell: Shell) -> None:
+    """One record of another program must not push the other locks off the terminal."""
+    long, marks = "n" * 300_000, "a" + "\u0301" * 120
+    with Redis() as redis, leaselock.Client(redis.url) as client:
+        shell.env["LEASELOCK_URL"] = redis.url
+        for name in ("a", marks):
+            client.lock(name).acquire()
+        # One is another program's lock, the other one has a type that no lock has.
+        redis.ask("HSET", f"lock:{long}1", "053008ff-bcd9-fd3c-bec3-cc01444196c0:1", "1")
+        redis.ask("HSET", f"lock:{long}2", "customer", "1")
+        for words in (["ls", "--all"], ["ls"], ["doctor"]):
+            lines = shell.run(*words).stdout.splitlines()
+            assert max(map(len, lines)) < 3000, words
+        names = [line.split()[0] for line in shell.run("ls").stdout.splitlines()[1:4]]
+        cut_name = "n" * 126 + "..." + "n" * 125
+        assert sorted(names) == ["a", "a" + "\u0301" * 4 + r"\u0301" * 116, cut_name + "1"]
+        assert validation.LONGEST_NAME == LONGEST_NAME
+        listed = json.loads(shell.run("ls", "--json").stdout)["locks"]
+        assert f"{long}1" in {lock["name"] for lock in listed}, "programs get the whole name"
 
 
 def test_characters_that_the_encoding_lacks_are_escaped(shell: Shell) -> None:

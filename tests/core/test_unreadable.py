@@ -92,6 +92,15 @@ def test_metadata_that_cannot_be_read_is_a_reason() -> None:
         assert found == f"the metadata of a {kind} cannot be read: it is described as 'junk'"
 
 
+@pytest.mark.parametrize("number", ["-1", "9" * 4000, "1e300", "1e999"])
+def test_a_number_that_no_process_has_is_not_shown(number: str) -> None:
+    metadata = f'{{"host": "h", "pid": {number}, "thread": "t"}}'
+    hold = HoldState(HOLD._replace(metadata=metadata), 1.0)
+    (holder,) = lock_info(LockState("a", (hold,), ())).holders
+    assert (holder.host, holder.pid) == ("unknown host", 0)
+    assert len(holder.thread) < 100
+
+
 class Damaged:
     """A store in which the record of the lock cannot be read, or a part of it cannot."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from leaselock._cli import exit_codes
 from leaselock._cli.answer import answer
 from leaselock._cli.formatting import escape
+from leaselock._cli.listing import cut_middle
 from leaselock._cli.output import GREEN, RED, YELLOW, painter, progress
 from leaselock._cli.store import open_client
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from leaselock import Finding
     from leaselock._cli.options import DoctorOptions
 
+# As many columns are shown of a finding: names of other programs may be of any length.
+LONGEST_FINDING = 2000
 COLOURS = {"ok": GREEN, "warn": YELLOW, "fail": RED, "skip": ""}
 
 
@@ -45,4 +48,4 @@ def _has_failure(findings: Sequence[Finding], *, strict: bool) -> bool:
 def format_finding(finding: Finding) -> str:
     """Return a finding as a line of text."""
     advice = f" ({finding.advice})" if finding.advice else ""
-    return escape(f"{finding.level:4}  {finding.what}{advice}")
+    return cut_middle(escape(f"{finding.level:4}  {finding.what}{advice}"), LONGEST_FINDING)

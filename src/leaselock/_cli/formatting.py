@@ -13,6 +13,8 @@ UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
 NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
 MAIN_THREAD = "MainThread"
+# As many combining marks follow a character on a terminal: more would cover the lines around it.
+MOST_MARKS = 4
 
 
 def parse_duration(text: str) -> float:
@@ -43,15 +45,24 @@ def format_duration(seconds: float) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape unprintable characters: text from a store must not control the terminal or fake a
-    line of output.
+    """Escape unprintable characters, and combining marks beyond the first few of a character: text
+    from a store must not control the terminal, fake a line of output, or cover other lines.
     """
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in text
-    )
+    if text.isascii():
+        return text if text.isprintable() else "".join(map(_escaped, text))
+    import unicodedata  # loaded where it is used, for it takes its time
+
+    parts, marks = [], 0
+    for char in text:
+        marks = marks + 1 if unicodedata.category(char)[0] == "M" else 0
+        parts.append(_escaped(char, hidden=marks > MOST_MARKS))
+    return "".join(parts)
+
+
+def _escaped(char: str, *, hidden: bool = False) -> str:
+    if char.isprintable() and not hidden:
+        return char
+    return char.encode("unicode_escape").decode("ascii")
 
 
 def short_name(holder: Holder | Waiter) -> str:

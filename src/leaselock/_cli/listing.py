@@ -25,6 +25,10 @@ NOTHING = "-"
 UNREADABLE = "unreadable"
 CUT = "..."
 SEPARATOR = "  "
+# How long the name of a lock of this library may be. Other programs' names may have any length.
+LONGEST_NAME = 255
+# As many columns are shown of the reason why a record cannot be read. It has the key twice.
+LONGEST_REASON = 1000
 # Follows the number of waiters.
 DEADLOCK = " (deadlock)"
 # A label is not cut to less than this, but left out.
@@ -88,7 +92,7 @@ def _token(holder: Holder) -> str:
 
 # The last one is cut where the terminal ends, or left out.
 COLUMNS: dict[str, Callable[[LockInfo], str]] = {
-    "NAME": lambda lock: lock.name,
+    "NAME": lambda lock: shown_name(lock.name),
     "HOLDER": _holders,
     "SINCE": _of_holder(time_since),
     "LEASE": _of_holder(_left),
@@ -114,7 +118,16 @@ def layout(
 
 def unreadable_lines(lock: LockInfo) -> list[str]:
     """Return why a record of the lock cannot be read, as a line; none if all can."""
-    return [escape(f"{lock.name}: unreadable: {lock.unreadable}")] if lock.unreadable else []
+    if not lock.unreadable:
+        return []
+    reason = cut_middle(escape(lock.unreadable), LONGEST_REASON)
+    return [f"{shown_name(lock.name)}: unreadable: {reason}"]
+
+
+def shown_name(name: str) -> str:
+    """Return the name of a lock as it is printed: whole if a lock of this library can have it."""
+    shown = escape(name)
+    return shown if len(name) <= LONGEST_NAME else cut_middle(shown, LONGEST_NAME)
 
 
 def _listed(
@@ -191,7 +204,7 @@ def _narrow(lock: LockInfo, width: int, paint: Paint, deadlocked: bool) -> list[
         held = f"{_who(holder)} {time_held(holder)}"
         parts = [held, *left, *parts, f"token {_token(holder)}", *label]
     colour = _colour(lock, deadlocked) or BOLD
-    name = textwrap.wrap(escape(lock.name), width, drop_whitespace=False)
+    name = textwrap.wrap(shown_name(lock.name), width, drop_whitespace=False)
     indent = "  "
     rest = textwrap.wrap(
         escape(", ".join(parts)), width, initial_indent=indent, subsequent_indent=indent * 2
@@ -226,4 +239,4 @@ def display_width(text: str) -> int:
     import unicodedata
 
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
+    return len(text) + wide - sum(unicodedata.category(char) in ("Mn", "Me") for char in text)

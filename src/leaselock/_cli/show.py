@@ -9,7 +9,7 @@ from leaselock import LockInfo
 from leaselock._cli.answer import answer
 from leaselock._cli.deadlocks import deadlock_lines, deadlocks_of, names_in
 from leaselock._cli.formatting import escape, format_duration, short_name, time_held, wanted
-from leaselock._cli.listing import unreadable_lines
+from leaselock._cli.listing import shown_name, unreadable_lines
 from leaselock._cli.store import open_client
 from leaselock.documents import lock_document
 from leaselock.process_identity import is_stale
@@ -46,12 +46,13 @@ def do_show(options: NameOptions) -> int:
 def lock_lines(lock: LockInfo) -> list[str]:
     """Return one lock as lines of text."""
     holders = lock.holders or ((lock.holder,) if lock.holder is not None else ())
-    lines = [line for holder in holders for line in _holder_lines(lock.name, holder)]
+    name = shown_name(lock.name)
+    lines = [line for holder in holders for line in _holder_lines(name, holder)]
     if not holders and not lock.unreadable:
-        lines = [f"{lock.name}: free"]
+        lines = [f"{name}: free"]
     if lock.permits:
         held = sum(holder.permits for holder in holders)
-        lines.insert(0, f"{lock.name}: {held} of {lock.permits} permits held")
+        lines.insert(0, f"{name}: {held} of {lock.permits} permits held")
     for position, waiter in enumerate(lock.waiters, 1):
         label = f" ({waiter.label})" if waiter.label else ""
         waiting = f"waiting {time_held(waiter)}{wanted(waiter)}"

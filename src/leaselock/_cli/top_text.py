@@ -14,6 +14,7 @@ from leaselock._cli.listing import (
     cut,
     cut_middle,
     oldest_wait,
+    shown_name,
     sorted_locks,
 )
 from leaselock._cli.show import lock_lines
@@ -141,7 +142,7 @@ def details(view: View, name: str) -> list[str]:
     """Return one lock as lines: its holders, its waiters in order, and its deadlocks."""
     lock = next((lock for lock in view.locks if lock.name == name), None)
     if lock is None:
-        return [f"{escape(name)}: free"]
+        return [f"{shown_name(name)}: free"]
     lines = lock_lines(lock)
     for deadlock in view.deadlocks:
         if any(wait.name == name for wait in deadlock):
@@ -160,4 +161,5 @@ def _event(change: Change) -> str:
     if change.seconds:
         verb = "after waiting" if change.kind in ("granted", "left") else "held"
         how = f", {verb} {format_duration(change.seconds)}"
-    return escape(f"{when}  {change.kind:8}  {change.name}  {short_name(change.who)}{how}")
+    who = escape(short_name(change.who))
+    return f"{when}  {change.kind:8}  {shown_name(change.name)}  {who}{how}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._core.validation import LONGEST_NAME, shortened
 from leaselock.version import __version__
@@ -18,6 +18,8 @@ ENDLESS = float("inf")
 LONGEST_HOLDS = 2000
 # The host in metadata that cannot be read.
 UNKNOWN = "unknown host"
+# No system has a process with a greater number.
+GREATEST_PID = 2**32
 
 
 class Holder(NamedTuple):
@@ -261,13 +263,19 @@ def _parsed(text: str) -> Metadata:
     # Written by other programs of other versions: the types are not taken for granted.
     try:
         fields = json.loads(text)
-        host, pid, thread = _brief(fields["host"]), int(fields["pid"]), _brief(fields["thread"])
+        host, pid, thread = _brief(fields["host"]), _pid(fields["pid"]), _brief(fields["thread"])
         label, version = _optional(fields.get("label")), _optional(fields.get("version"))
         who = (_brief(fields.get(key, "")) for key in ("owner", "note", "process"))
         found = Metadata(host, pid, thread, label, version, *who)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return Metadata(UNKNOWN, 0, f"described as {text!r:.80}", None, None)
     return found
+
+
+def _pid(number: Any) -> int:
+    if not 0 <= (pid := int(number)) <= GREATEST_PID:
+        raise ValueError("no process has such a number")
+    return pid
 
 
 def _optional(word: object) -> str | None:
