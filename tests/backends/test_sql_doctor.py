@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from testkit.servers.databases import WORKER, minimal
+from testkit.servers.databases import WORKER
 from testkit.servers.mariadb import MariaDB
 from testkit.servers.postgres import Postgres
 from testkit.servers.process import eventually
@@ -15,8 +15,6 @@ from testkit.servers.process import eventually
 import leaselock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from leaselock import Finding
 
 # Of one client: its pool, two for urgent requests, and the listener.
@@ -31,19 +29,14 @@ def found(url: str, words: str) -> Finding:
 
 
 @pytest.fixture
-def limited(server: Postgres | MariaDB) -> Iterator[str]:
+def limited(server: Postgres | MariaDB, worker: str) -> str:
     """The URL of a user who may have two clients' connections and a few more."""
     most = 2 * EACH + 3
-    url = minimal(server)
     if isinstance(server, MariaDB):
         server.do(f"ALTER USER {WORKER}@'%' WITH MAX_USER_CONNECTIONS {most}")
-        yield url
-        server.do(f"DROP USER {WORKER}@'%'")
     else:
         server.query(f"ALTER ROLE {WORKER} CONNECTION LIMIT {most}")
-        yield url
-        server.query(f"DROP OWNED BY {WORKER}")
-        server.query(f"DROP ROLE {WORKER}")
+    return worker
 
 
 def test_the_clients_that_fit_are_counted(server: Postgres | MariaDB) -> None:

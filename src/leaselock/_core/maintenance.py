@@ -8,6 +8,7 @@ from leaselock._core.backend import Finding
 MAX_CLOCK_OFFSET = 1.0
 # With room for fewer clients, the next deployment may find none left.
 FEWEST_CLIENTS = 5
+FREE_SOME = "locking needs disk space: free some"
 
 
 def half_way(now: float, until: float) -> float:
@@ -53,3 +54,11 @@ def clients_finding(where: str, limit: str, usable: int, each: int, advice: str)
     if fits < FEWEST_CLIENTS:
         return Finding("warn", what, advice)
     return Finding("ok", what)
+
+
+def space_finding(where: str, free: int, *, low: int, least: int) -> Finding:
+    """How many bytes are free on a disk: a failure below *least*, a warning below *low*."""
+    if free >= low:
+        return Finding("ok", f"{free // 2**20} MiB are free on {where}")
+    what = f"{free // 1024} KiB are free on {where}"
+    return Finding("fail" if free < least else "warn", what, FREE_SOME)

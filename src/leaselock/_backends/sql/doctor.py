@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,13 @@ from leaselock._backends.sql.pool import SPARE
 from leaselock._backends.sql.server_info import setup_command, version_problem
 from leaselock._backends.sql.statements import SqlError
 from leaselock._core.backend import Finding
-from leaselock._core.maintenance import clients_finding, clock_finding, tls_finding
+from leaselock._core.maintenance import (
+    FREE_SOME,
+    clients_finding,
+    clock_finding,
+    space_finding,
+    tls_finding,
+)
 
 if TYPE_CHECKING:
     from leaselock._backends.sql.connection import Tls
@@ -18,6 +25,9 @@ if TYPE_CHECKING:
 
 # The oldest version that has everything the protocols need.
 OLDEST_POSTGRES = 140000
+DISK_FULL = "53100"
+# InnoDB makes a file larger by several megabytes at once.
+NO_SPACE, LOW_SPACE = 16 * 2**20, 256 * 2**20
 VERIFY = {
     "postgres": "sslmode=verify-full and sslrootcert=FILE in the URL",
     "mysql": "ssl_ca=FILE in the URL, or ssl=yes for the system's authorities",
@@ -37,8 +47,10 @@ async def examine(server: ServerInfo, executor: Executor) -> tuple[Finding, ...]
     findings += _tls(server, executor.connection.tls())
     findings.append(_clients(server, facts))
     if server.dialect.name == "postgres":
+        findings.append(await _postgres_disk(executor))
         findings += [*_postgres(facts), *_notifications(server, facts)]
     else:
+        findings.append(await _mysql_disk(executor, facts))
         findings += _mysql(facts)
     return tuple(findings)
 
@@ -121,6 +133,49 @@ def _notifications(server: ServerInfo, facts: dict[str, str]) -> list[Finding]:
         return [Finding("ok", f"{what}: no commit waits for that now")]
     advice = "a server of its own for locks, or protocol row or advisory, which do not notify"
     return [Finding("warn", f"{what}: number of commits that wait for that now: {waiting}", advice)]
+
+
+async def _postgres_disk(executor: Executor) -> Finding:
+    """Try to write a temporary file. No view of the server tells the free space, and rows would
+    take as much of its write-ahead log, without space for which it ends.
+    """
+    try:
+        await executor.execute(("begin", "try disk", "rollback"))
+    except SqlError as error:
+        await executor.execute(("rollback",))
+        text = f"{error.text} ({error.state})"
+        if error.state == DISK_FULL:
+            return Finding("fail", f"the disk of the database is full: {text}", FREE_SOME)
+        return Finding("skip", f"the disk of the database could not be tried: {text}")
+    return Finding("ok", "the disk of the database has room for a megabyte more")
+
+
+async def _mysql_disk(executor: Executor, facts: dict[str, str]) -> Finding:
+    """Look at the free space, and write nothing: on a full disk, InnoDB ends the server if a
+    rollback or a deletion needs another page (decision 29).
+    """
+    try:
+        (result,) = await executor.execute(("free space",))
+        free = result.rows[0][0] * 1024 if result.rows else None
+    except SqlError:
+        free = None
+    if free is None:
+        free = _local_space(facts)
+    if free is None:
+        what = "the server does not say how much of its disk is free"
+        return Finding("skip", what, "MariaDB says so: INSTALL SONAME 'disks', and grant FILE")
+    return space_finding("the disk of the server", free, low=LOW_SPACE, least=NO_SPACE)
+
+
+def _local_space(facts: dict[str, str]) -> int | None:
+    """The bytes that are free for the server, if it runs on this machine."""
+    if facts.get("hostname") != os.uname().nodename:
+        return None
+    try:
+        space = os.statvfs(facts["datadir"])
+    except OSError:  # in a container, for example
+        return None
+    return space.f_bavail * space.f_frsize
 
 
 def _postgres(facts: dict[str, str]) -> list[Finding]:

@@ -56,12 +56,8 @@ def _mode(path: str) -> Finding:
 
 
 def _space(path: str) -> Finding:
+    from leaselock._core.maintenance import space_finding  # loaded where it is used
+
     space = os.statvfs(path)
     free = space.f_bavail * space.f_frsize
-    if free < LOW_SPACE:
-        return Finding(
-            "fail" if free < NO_SPACE else "warn",
-            f"{free // 1024} KiB are free on its disk",
-            "locking needs disk space: free some",
-        )
-    return Finding("ok", f"{free // 2**20} MiB are free on its disk")
+    return space_finding("its disk", free, low=LOW_SPACE, least=NO_SPACE)

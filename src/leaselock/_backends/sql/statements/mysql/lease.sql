@@ -166,7 +166,12 @@ DELETE FROM leaselock_session WHERE since < :recent AND IS_USED_LOCK({holder key
 -- end setup
 SELECT RELEASE_LOCK('leaselock setup')
 
+-- free space
+-- Of the disk with the data, in KiB. MariaDB has the plugin, and requires the right FILE.
+SELECT available FROM information_schema.disks WHERE LOCATE(path, @@datadir) = 1
+ORDER BY LENGTH(path) DESC LIMIT 1
+
 -- settings
 SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'wsrep_on', 'wait_timeout',
     'innodb_flush_log_at_trx_commit', 'log_bin', 'binlog_format',
-    'max_connections', 'max_user_connections')
+    'max_connections', 'max_user_connections', 'hostname', 'datadir')

@@ -174,6 +174,12 @@ DELETE FROM leaselock_session WHERE session IN (
 -- end setup
 COMMIT
 
+-- try disk
+-- Sorts a megabyte, which does not fit into the memory for that, so that the server writes it into a
+-- temporary file on the disk of the database. That needs no right, and adds nothing to tables and log.
+SET LOCAL temp_tablespaces = ''; SET LOCAL work_mem = '64kB';
+SELECT count(*) FROM (SELECT lpad(n::text, 1000) FROM generate_series(1, 1050) n ORDER BY 1 OFFSET 0) s
+
 -- settings
 SELECT name, setting FROM pg_settings WHERE name IN ('server_version_num', 'synchronous_commit',
     'statement_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout',
