@@ -7,7 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from testkit.conformance.contention import first_waiter_is_reported_before_the_next_look
+from testkit.conformance.contention import (
+    first_waiter_is_reported_before_the_next_look,
+    first_waiter_of_the_same_client_is_reported_too,
+)
 from testkit.conformance.watching import each_change_is_reported, report_changes
 from testkit.servers.redis import Redis
 from testkit.servers.rights import additional, user
@@ -66,6 +69,16 @@ def test_the_first_waiter_is_notified(
 ) -> None:
     harness = harness_of(colour, server, tmp_path, "watcher", query)
     scenario = first_waiter_is_reported_before_the_next_look(harness)
+    harness.run(harness.run_and_close(scenario))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_the_first_waiter_of_the_same_client_is_notified(
+    colour: str, server: Redis, tmp_path: Path
+) -> None:
+    harness = harness_of(colour, server, tmp_path, "watcher")
+    harness.first = harness.client(local_handoffs=16)
+    scenario = first_waiter_of_the_same_client_is_reported_too(harness)
     harness.run(harness.run_and_close(scenario))
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.core.test_service import Fixture, Refusing, mutex_of
 
+from leaselock._backends.memory.store import CAPABILITIES as MEMORY
 from leaselock._core import conversion
 from leaselock._core.backend import Inspect, Watch, Watched
 from leaselock._core.effects import FOREVER, Sleep
@@ -82,6 +84,45 @@ def test_the_first_waiter_is_pushed() -> None:
         assert looks(fixture) == before
         await handle.release()
         assert not handle.contended()
+
+    fixture.do(machine, whole(), 10.0)
+
+
+class Shared(Refusing):
+    """A backend whose clients can share leases."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self.capabilities = MEMORY
+
+
+class SharedFixture(Fixture):
+    """A simulator with such backends."""
+
+    backend_type = Shared
+
+
+@pytest.mark.parametrize("terms", [{"cached": True}, {"local_handoffs": 16}])
+def test_the_first_waiter_of_the_same_client_is_pushed(terms: dict[str, Any]) -> None:
+    fixture = SharedFixture()
+    machine, service = fixture.client()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=LEASE, **terms).acquire(None)
+        told = told_by(handle, machine)
+        await Sleep(machine.now() + 1.0)
+        assert (told, handle.contended()) == ([], False)
+        began = machine.now()
+        waiting = [
+            machine.start(mutex_of(service, lease=LEASE, **terms).acquire(60.0)) for _ in range(2)
+        ]
+        await Sleep(machine.now() + 1.0)
+        assert len(told) == 1
+        assert told[0] - began < 0.5
+        assert handle.contended()
+        await handle.release()
+        await Sleep(machine.now() + 1.0)
+        assert sum(run.ended for run in waiting) == 1
 
     fixture.do(machine, whole(), 10.0)
 

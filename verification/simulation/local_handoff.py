@@ -198,7 +198,7 @@ class HandoffScenario(Scenario):
     """Several users on each machine, with short and long work."""
 
     works = (0.0005, 0.005, 0.05, 0.4)
-    users = (1, 2, 3, 4)
+    users: tuple[int, ...] = (1, 2, 3, 4)
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)

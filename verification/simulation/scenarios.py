@@ -36,7 +36,9 @@ from verification.simulation.redis_modes import (
 )
 from verification.simulation.scenario import Outcome, Scenario
 from verification.simulation.yields import (
+    CachedYieldScenario,
     DocumentYieldScenario,
+    HandoffYieldScenario,
     RedisYieldScenario,
     SqlYieldScenario,
     YieldScenario,
@@ -87,7 +89,9 @@ KINDS: dict[str, type[Scenario]] = {
     "rates redis": RedisRatesScenario,
     "rates sql": SqlRatesScenario,
     "yields": YieldScenario,
+    "yields cached": CachedYieldScenario,
     "yields document": DocumentYieldScenario,
+    "yields local handoff": HandoffYieldScenario,
     "yields redis": RedisYieldScenario,
     "yields sql": SqlYieldScenario,
     "zookeeper": ZooScenario,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from verification.simulation.document import DocumentScenario
 from verification.simulation.judge import Violation
+from verification.simulation.local_handoff import CachedScenario, HandoffJudge, HandoffScenario
 from verification.simulation.redis import RedisScenario
 from verification.simulation.redis_modes import read
 from verification.simulation.scenario import Scenario
@@ -72,7 +73,7 @@ class YieldingUser(User):
 class YieldPlay(Scenario):
     """Holders that yield, on any store."""
 
-    users = (1, 2)
+    users: tuple[int, ...] = (1, 2)
     rounds = (1, 2, 4)
     pushed = True
     """The store notifies the holder of the first waiter."""
@@ -128,3 +129,21 @@ class DocumentYieldScenario(YieldPlay, DocumentScenario):
         model = super().make_model()
         self.pushed = self.watch
         return model
+
+
+class HandoffYieldScenario(YieldPlay, HandoffScenario):
+    """Threads or tasks of one client that share a lease."""
+
+    judge: HandoffJudge
+
+    def others_wait(self, name: str) -> bool:
+        """Whether the store has waiters, or the client that holds the lock has local ones."""
+        queues = [layer.queues.get(name) for _, layer in self.judge.layers()]
+        local = [queue for queue in queues if queue is not None and queue.waiters]
+        return super().others_wait(name) or any(
+            queue.lease is not None and queue.lease.holder is not None for queue in local
+        )
+
+
+class CachedYieldScenario(HandoffYieldScenario, CachedScenario):
+    """The same with cached leases."""

@@ -328,7 +328,8 @@ class LocalHandoff(Backend):
         self.with_new_id = with_new_id
         self.queues: dict[str, LocalQueue] = {}
         self.waiters: dict[str, LocalWaiter] = {}
-        # The claims that watch, by the names of their locks: the store sees no hand-off.
+        # The claims that watch, by the names of their locks: the store sees no hand-off, and no
+        # local waiter.
         self.watching: dict[str, set[str]] = {}
 
     # --- acquire ----------------------------------------------------------------------------------
@@ -362,7 +363,10 @@ class LocalHandoff(Backend):
             return await self._ask_store(waiter, wait, until, new)
         refusal = queue.refusal(now)
         if wait:
+            first = not queue.waiters
             queue.enqueue(waiter)
+            if first:
+                self._wake_watchers(claim.name)  # its holder may follow the queue
         else:
             await self._withdraw(waiter, new, until)
         return refusal
@@ -642,7 +646,9 @@ class LocalHandoff(Backend):
         return [self._shown(state) for state in states]
 
     async def watch_lock(self, claim: Claim, until: float) -> Watched:
-        """The same of one lock, whose watcher is woken by each hand-off from now on."""
+        """The same of one lock, whose watcher is woken by each hand-off, and by the first local
+        waiter, from now on.
+        """
         self.watching.setdefault(claim.name, set()).add(claim.id)
         watched = await self.backend.request(Watch(claim), until)
         return watched._replace(state=self._shown(watched.state))

@@ -10,7 +10,7 @@ from verification.simulation.plant import planted
 from leaselock._backends.document.row import DocumentRow
 from leaselock._backends.memory.store import MemoryRow
 from leaselock._core import local_handoff
-from leaselock._core.backend import Claim, Grant
+from leaselock._core.backend import Busy, Claim, Grant
 from leaselock._core.local_handoff import LocalHandoff, LocalQueue, LocalWaiter, SharedLease
 
 if TYPE_CHECKING:
@@ -53,6 +53,24 @@ def dead_owner_keeps_lease(patch: pytest.MonkeyPatch) -> None:
         return new
 
     patch.setattr(SharedLease, "grant", grant)
+
+
+@planted("yields cached")
+def first_local_waiter_not_reported(patch: pytest.MonkeyPatch) -> None:
+    """A hand-off wakes the holder that follows the queue, and the first local waiter does not."""
+    real = LocalHandoff._try
+
+    async def silent(
+        self: LocalHandoff, claim: Claim, wait: bool, until: float, new: bool
+    ) -> Grant | Busy:
+        watching = self.watching.pop(claim.name, None)
+        try:
+            return await real(self, claim, wait, until, new)
+        finally:
+            if watching:
+                self.watching.setdefault(claim.name, set()).update(watching)
+
+    patch.setattr(LocalHandoff, "_try", silent)
 
 
 @planted("local handoff")
