@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,11 +13,13 @@ import yaml
 from testkit.proxy import Proxy
 from testkit.servers.kubernetes import ADMIN, VERBS, Elector, KubeApiserver
 from testkit.servers.process import eventually
-from tests.backends.etcds import LIMIT, now
-from tests.backends.rivals import Waiter, assert_survived, loss_time
+from tests.backends.etcds import LIMIT, changes, connect, now, soon
+from tests.backends.rivals import Waiter, assert_survived, extended, loss_time, take
+from tests.backends.test_kubernetes_store import put
 from tests.test_examples import EXAMPLES
 
 import leaselock
+from leaselock._backends.document.adapter import Changed
 from leaselock._backends.kubernetes.objects import object_name
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ pytestmark = pytest.mark.heavy
 
 LEASE = 3.0
 LONG = 60.0
+# The server's upper limit of all annotations of an object.
+ANNOTATIONS = 262_144
 
 
 @pytest.fixture
@@ -45,17 +50,58 @@ def test_the_rights_of_the_example_are_those_of_the_tests() -> None:
     assert tuple(rule["verbs"]) == VERBS
 
 
-def test_missing_rights_are_named(kubernetes: KubeApiserver) -> None:
+def test_a_user_without_rights_is_told_which_are_missing(kubernetes: KubeApiserver) -> None:
     with leaselock.Client(kubernetes.url(kubernetes.namespace(()))) as client:
-        with pytest.raises(leaselock.NotApplied, match='cannot get resource "leases"') as caught:
+        with denied("get"):
             client.lock("a").acquire()
-        assert caught.value.reason == "denied"
         failed = [finding for finding in client.doctor() if finding.level == "fail"]
         assert any("may not get, list, watch, create, update" in one.what for one in failed)
     with leaselock.Client(kubernetes.url("no-such-namespace", ADMIN)) as client:
         with pytest.raises(leaselock.NotApplied, match="not found") as caught:
             client.lock("a").acquire()
         assert caught.value.reason == "misconfigured"
+
+
+@contextmanager
+def denied(verb: str) -> Iterator[None]:
+    """The body must end with the error of a user who may not do that."""
+    with pytest.raises(leaselock.NotApplied, match=f'cannot {verb} resource "leases"') as caught:
+        yield
+    assert caught.value.reason == "denied"
+
+
+@pytest.mark.parametrize("missing", VERBS)
+def test_each_missing_right_is_named(kubernetes: KubeApiserver, missing: str) -> None:
+    """What a user can still do, and the error of what it cannot."""
+    rights = tuple(verb for verb in VERBS if verb != missing)
+    namespace = kubernetes.namespace(rights)
+    url = kubernetes.url(namespace)
+    with leaselock.Client(kubernetes.url(namespace, ADMIN)) as admin:
+        admin.lock("old").acquire().release()
+        store, _ = connect(kubernetes.url(namespace, ADMIN))
+        put(store, "unused")  # a document of 1970, which gc deletes
+        store.close()
+    with leaselock.Client(url) as client, leaselock.Client(url) as rival:
+        if missing in ("get", "create", "update"):
+            with denied(missing):
+                client.lock("old" if missing == "update" else "new").acquire()
+        else:
+            lease, waiter = take(client, "new"), Waiter(rival, "new")
+            eventually(lambda: len(client.lock("new").waiters()) == 1)
+            lease.extend(LONG)
+            lease.release()
+            waiter.join().release()
+        if missing == "list":
+            for ask in (client.locks, client.gc):
+                with denied("list"):
+                    ask()
+        elif missing == "delete":
+            with denied("delete"):
+                client.gc()
+        # Without `delete` only gc fails.
+        level, word = ("ok", "but not") if missing == "delete" else ("fail", "may not")
+        found = [(one.level, one.what) for one in client.doctor()]
+        assert any(one == level and f"{word} {missing}" in what for one, what in found), found
 
 
 def test_a_token_that_is_refused_is_not_shown(kubernetes: KubeApiserver) -> None:
@@ -77,6 +123,51 @@ def test_a_doctor_finds_nothing_to_change(url: str) -> None:
 def test_a_restart_of_the_server_ends_no_hold(kubernetes: KubeApiserver, url: str) -> None:
     with leaselock.Client(url) as holder, leaselock.Client(url) as rival:
         assert_survived(holder, rival, "a", kubernetes.restart)
+
+
+def test_a_restart_of_its_etcd_ends_no_hold(kubernetes: KubeApiserver, url: str) -> None:
+    with leaselock.Client(url) as holder, leaselock.Client(url) as rival:
+        assert_survived(holder, rival, "a", kubernetes.etcd.restart)
+
+
+def test_a_watch_is_begun_again_when_its_version_was_compacted(
+    kubernetes: KubeApiserver,
+) -> None:
+    """A server that has just started has no versions in memory, and its etcd has none either."""
+    namespace = kubernetes.namespace()
+    url = kubernetes.url(namespace)
+    store, listener = connect(url)
+    first = put(store, "a")
+    second = put(store, "a", first)
+    put(store, "b")
+    with leaselock.Client(url) as holder, leaselock.Client(url) as rival:
+        lease, waiter = take(holder, "c"), Waiter(rival, "c")
+        eventually(lambda: len(holder.lock("c").waiters()) == 1)
+        kubernetes.etcd.compact()
+        kubernetes.restart()
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        old = f"{leases}?watch=1&resourceVersion={first}&timeoutSeconds=1"
+        status, answer = kubernetes.ask("GET", old)
+        assert 410 in (status, answer.get("object", {}).get("code")), answer
+        # The listener reports that it does not know what is there, and goes on from what is read.
+        assert changes(listener, {"a": first}) == (Changed("a", None),)
+        assert store.get("a", soon()).version == second
+        eventually(lambda: extended(lease))
+        lease.release()
+        assert waiter.join().token > lease.token
+        waiter.join().release()
+    listener.close()
+    store.close()
+
+
+def test_a_document_that_is_too_large_for_annotations_is_refused(url: str) -> None:
+    store, _ = connect(url)
+    version = put(store, "a", padding="x" * (ANNOTATIONS - 10_000))
+    with pytest.raises(leaselock.NotApplied, match=f"{ANNOTATIONS} bytes") as caught:
+        put(store, "a", version, padding="x" * ANNOTATIONS)
+    assert caught.value.reason == "refused"
+    assert store.get("a", soon()).version == version
+    store.close()
 
 
 def test_a_partition_is_a_loss_in_time_and_the_next_grant_is_later(

@@ -34,7 +34,7 @@ def toolchain() -> None:
     """Skip where Java cannot be built; what is missing otherwise is an error."""
     missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
     if missing:
-        pytest.skip(f"no Java here to build Redisson with: {', '.join(missing)} is missing")
+        pytest.skip(f"no server: Redisson has to be built: {', '.join(missing)} is missing")
 
 
 @contextlib.contextmanager

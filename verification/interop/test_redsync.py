@@ -38,7 +38,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     """A language, whose program is built."""
     kind: str = request.param
     if tools := missing(kind):
-        pytest.skip(f"{LIBRARIES[kind]} is not built here: {', '.join(tools)} is missing")
+        pytest.skip(f"no server: {LIBRARIES[kind]} has to be built: {', '.join(tools)} is missing")
     assert build(kind) == ""
     return kind
 

@@ -111,7 +111,7 @@ class Checker:
     def __init__(self, folder: Path) -> None:
         go = shutil.which("go")
         if go is None:
-            pytest.skip("Go is not installed, so no histories are judged by porcupine")
+            pytest.skip("no server: porcupine has to be built: install Go (https://go.dev/dl)")
         self.program = folder / "porcupine"
         command = [go, "build", "-mod=readonly", "-o", str(self.program), "."]
         done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, check=False)
