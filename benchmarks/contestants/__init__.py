@@ -99,12 +99,27 @@ ON_SQL = {
     "tooz-sql": "tooz_lock:Tooz",
 }
 
+# On etcd, and on DynamoDBLocal; the file "url" in the folder contains the URL of leaselock.
+ON_ETCD = {
+    "etcd": "documents:Documents",
+    "bare-etcd": "documents:Bare",
+    "etcd-mutex": "documents:EtcdMutex",
+    "leaselock-run": "documents:Command",
+    "etcdctl": "documents:Etcdctl",
+}
+ON_DYNAMODB = {
+    "dynamodb": "documents:Documents",
+    "bare-dynamodb": "documents:Bare",
+    "python-dynamodb-lock": "dynamodb_lock:DynamoDBLock",
+}
+
 # Measured as read/write locks and semaphores only: on a Redis, and on a PostgreSQL.
 SHARED_ON_REDIS = {"redisson-expirable": "redisson:Expirable"}
 SHARED_ON_POSTGRES = {"psycopg": "psycopg_lock:Advisory"}
 
 SHARED = SHARED_ON_REDIS | SHARED_ON_POSTGRES
 ALL = CLASSES | ON_REDIS | ON_LOOP | ON_MASTERS | ON_ZOOKEEPER | ON_SQL | SHARED
+ALL |= ON_ETCD | ON_DYNAMODB
 
 TITLES = {
     "leaselock": "**leaselock**, SQLite",
@@ -149,6 +164,14 @@ TITLES = {
     "bare-sql-advisory": "bare named lock, counter, record",
     "sqlalchemy-dlock": "sqlalchemy-dlock (no token)",
     "tooz-sql": "tooz (no token)",
+    "etcd": "**leaselock**, etcd",
+    "bare-etcd": "two bare compare-and-sets",
+    "etcd-mutex": "etcd's concurrency.Mutex (Go)",
+    "leaselock-run": "**leaselock**, `leaselock run x -- true`",
+    "etcdctl": "`etcdctl lock x true`",
+    "dynamodb": "**leaselock**, DynamoDBLocal",
+    "bare-dynamodb": "two bare conditional writes",
+    "python-dynamodb-lock": "python-dynamodb-lock",
     "redisson-expirable": "Redisson's RPermitExpirableSemaphore (Java)",
     "psycopg": "PostgreSQL's advisory locks, by psycopg",
 }

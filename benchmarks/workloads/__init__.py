@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NAMES = (
     *("pair", "nested", "contention", "waiting", "startup"),
     *("redis", "redis_each", "redis_waiters", "redis_leases", "redlock", "local"),
-    *("zookeeper", "sql", "stores", "readers", "semaphore"),
+    *("zookeeper", "sql", "documents", "stores", "readers", "semaphore"),
 )
 
 

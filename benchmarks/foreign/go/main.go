@@ -2,7 +2,8 @@
 // one line of JSON, as in benchmarks/workers/contender.py.
 //
 // redsync on go-redis: a lease of 30 s without renewal, and a wait without limit, with the default
-// pauses (50 to 250 ms). Times are of CLOCK_MONOTONIC, as those of Python's time.monotonic_ns().
+// pauses (50 to 250 ms). etcd-mutex: concurrency.Mutex of etcd's client, in a session of 60 s. Times
+// are of CLOCK_MONOTONIC, as those of Python's time.monotonic_ns().
 package main
 
 import (
@@ -23,6 +24,8 @@ import (
 	"github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredislib "github.com/redis/go-redis/v9"
+	etcd "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,9 +39,30 @@ type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
+// lock is one lock of one library.
+type lock interface {
+	acquire()
+	release()
+}
+
+type redisLock struct{ *redsync.Mutex }
+
+func (l redisLock) acquire() { check(l.Lock()) }
+
+func (l redisLock) release() {
+	_, err := l.Unlock()
+	check(err)
+}
+
+type etcdLock struct{ *concurrency.Mutex }
+
+func (l etcdLock) acquire() { check(l.Lock(context.Background())) }
+
+func (l etcdLock) release() { check(l.Unlock(context.Background())) }
+
 type contender struct {
-	sync    *redsync.Redsync
-	mutex   *redsync.Mutex
+	lock    func(name string) lock
+	mutex   lock
 	counter *os.File
 }
 
@@ -70,35 +94,49 @@ func report(value any) {
 func open(name, folder string) *contender {
 	urls, err := os.ReadFile(filepath.Join(folder, "url"))
 	check(err)
-	var pools []redis.Pool
-	for _, url := range strings.Split(strings.TrimSpace(string(urls)), ",") {
-		options, err := goredislib.ParseURL(url)
-		check(err)
-		pools = append(pools, goredis.NewPool(goredislib.NewClient(options)))
-	}
 	counter, err := os.OpenFile(filepath.Join(folder, "counter"), os.O_RDWR|os.O_CREATE, 0o600)
 	check(err)
-	made := &contender{sync: redsync.New(pools...), counter: counter}
+	made := &contender{counter: counter}
+	if text := strings.TrimSpace(string(urls)); strings.HasPrefix(text, "etcd://") {
+		made.lock = onEtcd(text)
+	} else {
+		made.lock = onRedis(text)
+	}
 	made.mutex = made.lock(name)
 	return made
 }
 
-func (c *contender) lock(name string) *redsync.Mutex {
-	return c.sync.NewMutex(name, redsync.WithExpiry(lease), redsync.WithTries(math.MaxInt32))
+func onRedis(urls string) func(string) lock {
+	var pools []redis.Pool
+	for _, url := range strings.Split(urls, ",") {
+		options, err := goredislib.ParseURL(url)
+		check(err)
+		pools = append(pools, goredis.NewPool(goredislib.NewClient(options)))
+	}
+	sync := redsync.New(pools...)
+	return func(name string) lock {
+		return redisLock{
+			sync.NewMutex(name, redsync.WithExpiry(lease), redsync.WithTries(math.MaxInt32)),
+		}
+	}
 }
 
-func acquire(mutex *redsync.Mutex) { check(mutex.Lock()) }
-
-func release(mutex *redsync.Mutex) {
-	_, err := mutex.Unlock()
+func onEtcd(url string) func(string) lock {
+	hosts, _, _ := strings.Cut(strings.TrimPrefix(url, "etcd://"), "/")
+	client, err := etcd.New(etcd.Config{Endpoints: strings.Split(hosts, ",")})
 	check(err)
+	session, err := concurrency.NewSession(client)
+	check(err)
+	return func(name string) lock {
+		return etcdLock{concurrency.NewMutex(session, "mutex/"+name)}
+	}
 }
 
 func (c *contender) pairs(count int) {
 	began, used := now(), cpu()
 	for i := 0; i < count; i++ {
-		acquire(c.mutex)
-		release(c.mutex)
+		c.mutex.acquire()
+		c.mutex.release()
 	}
 	each := float64(count)
 	report(map[string]float64{"wall": float64(now()-began) / 1e9 / each, "cpu": (cpu() - used) / each})
@@ -117,14 +155,14 @@ func (c *contender) contend(hold, seconds float64) {
 	holds, used := [][3]int64{}, cpu()
 	until := now() + int64(seconds*1e9)
 	for requested := now(); requested < until; requested = now() {
-		acquire(c.mutex)
+		c.mutex.acquire()
 		granted := now()
 		c.countUp()
 		if hold > 0 {
 			time.Sleep(time.Duration(hold * 1e9))
 		}
 		released := now()
-		release(c.mutex)
+		c.mutex.release()
 		holds = append(holds, [3]int64{requested, granted, released})
 	}
 	report(map[string]any{"holds": holds, "cpu": cpu() - used})
@@ -137,11 +175,11 @@ func (c *contender) turns(count int, hold float64, name string) {
 	check(err)
 	holds := bufio.NewWriter(file)
 	for i := 0; i < count; i++ {
-		acquire(c.mutex)
+		c.mutex.acquire()
 		granted := now()
 		time.Sleep(time.Duration(hold * 1e9))
 		released := now()
-		release(c.mutex)
+		c.mutex.release()
 		fmt.Fprintln(holds, granted, released, 0)
 	}
 	check(holds.Flush())
@@ -159,8 +197,8 @@ func (c *contender) count(workers int, seconds float64) int {
 		go func() {
 			defer all.Done()
 			for now() < until {
-				acquire(mutex)
-				release(mutex)
+				mutex.acquire()
+				mutex.release()
 				counts[i]++
 			}
 		}()
@@ -190,10 +228,10 @@ func number(word string) float64 {
 func (c *contender) obey(words []string) {
 	switch words[0] {
 	case "acquire":
-		acquire(c.mutex)
+		c.mutex.acquire()
 		report(true)
 	case "release":
-		release(c.mutex)
+		c.mutex.release()
 		report(true)
 	case "pairs":
 		c.pairs(int(number(words[1])))
@@ -214,8 +252,8 @@ func main() {
 	own := contender.lock(fmt.Sprint(os.Args[1], " ", os.Getpid()))
 	until := now() + warmUp.Nanoseconds()
 	for i := 0; i < 300 && now() < until; i++ {
-		acquire(own)
-		release(own)
+		own.acquire()
+		own.release()
 	}
 	report(true)
 	commands := bufio.NewScanner(os.Stdin)
