@@ -137,11 +137,26 @@ def test_tokens_increase_from_run_to_run(shell: Shell) -> None:
     assert tokens == sorted(set(tokens))
 
 
-def test_waiting_for_an_enclosing_lock_is_refused(shell: Shell) -> None:
-    inner = shlex.join([*LEASELOCK, "run", "a", "true"])
-    done = shell.run("run", "-c", inner, "a")
+@pytest.mark.parametrize("inner", [("run", "a", "true"), ("acquire", "a"), ("wait", "a")])
+@pytest.mark.parametrize(
+    ("limit", "code"), [((), 64), (("--timeout", "1h"), 64), (("--timeout", "0s"), 75)]
+)
+def test_waiting_for_an_enclosing_lock_is_refused(
+    shell: Shell, inner: tuple[str, ...], limit: tuple[str, ...], code: int
+) -> None:
+    """However long it would wait; a try is refused because the lock is held."""
+    word, *rest = inner
+    done = shell.run("run", "-c", shlex.join([*LEASELOCK, word, *limit, *rest]), "a")
+    assert done.returncode == code
+    assert ("this runs under the lock 'a' of the same store" in done.stderr) is (code == 64)
+
+
+@pytest.mark.parametrize("permits", [1, 2])
+def test_waiting_for_a_permit_is_refused_under_all_of_them(shell: Shell, permits: int) -> None:
+    nested = ("run", "--timeout", "1h", "--slots", str(permits), "a", "--")
+    done = shell.run(*nested, *(*LEASELOCK, *nested) * permits, "true")
     assert done.returncode == 64
-    assert "this runs under the lock 'a' of the same store" in done.stderr
+    assert "this runs under" in done.stderr
 
 
 @pytest.mark.parametrize(

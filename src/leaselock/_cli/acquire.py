@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from leaselock._cli.answer import answer
+from leaselock._cli.child import check_nesting
 from leaselock._cli.exit_codes import Usage
 from leaselock._cli.interactive import InteractiveWait
 from leaselock._cli.signals import Signals
@@ -21,6 +22,7 @@ def do_acquire(options: AcquireOptions) -> int:
     if sys.stdout is None:
         raise Usage("the token would be lost: acquire prints it, and its output is closed")
     with Signals() as signals, open_client(options) as client:
+        check_nesting(options.name, client.url, options.timeout)
         lock = client.lock(options.name, lease=options.lease, renew=False, label=options.label)
         lease = cast("Lease", InteractiveWait(client, lock, options, signals).acquire())
         signals.check()

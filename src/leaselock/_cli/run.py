@@ -172,11 +172,9 @@ def _lock(client: Client, command: ParsedCommand, options: CommandOptions) -> Lo
 
 def _check_nesting(lock: Lock | SeveralLocks, client: Client, options: CommandOptions) -> None:
     """Refuse to wait for a lock that this command runs under."""
-    if options.timeout is not None:
-        return
     for name in names_of(lock):
         permits = options.slots if name == lock.name else None
-        check_nesting(name, client.url, permits or 1)
+        check_nesting(name, client.url, options.timeout, permits or 1)
 
 
 def _release(lease: Lease | SeveralLeases, *, reported: bool) -> bool:

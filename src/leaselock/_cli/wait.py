@@ -30,7 +30,7 @@ def do_wait(options: LockWaitOptions) -> int:
         if options.until == "held":
             _wait_until_held(client, lock, options, signals)
         else:
-            check_nesting(lock.name, client.url)
+            check_nesting(lock.name, client.url, options.timeout)
             InteractiveWait(client, lock, options, signals).acquire().release()
     document = {"name": options.name, "state": options.until}
     return done(options, document, f"{options.name!r} is {options.until}")
