@@ -21,9 +21,10 @@ import leaselock
 from leaselock._backends.redis.blocking import KERNEL_LIMIT, BlockingConnection, timeval
 from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.codec import packed
-from leaselock._backends.redis.messages import Connect, Send
+from leaselock._backends.redis.messages import Connect, Listen, Send
 from leaselock._backends.redis.multiplexed import MultiplexedConnection
 from leaselock._backends.redis.store import RedisStore
+from leaselock._core.effects import Signal
 from leaselock._drivers.system_env import now
 from leaselock.errors import NotApplied, StoreError
 
@@ -190,6 +191,28 @@ def test_an_idle_connection_with_tls_is_reused() -> None:
         connection.last_used -= LONG
         eventually(lambda: not connection.is_usable())
         connection.close()
+
+
+class Leaving(list[Any]):
+    """The callbacks of a signal that is set by another thread after it was asked what they are."""
+
+    def __init__(self, signal: Signal) -> None:
+        super().__init__()
+        self.signal = signal
+
+    def __contains__(self, wake: object) -> bool:
+        found = super().__contains__(wake)
+        self.signal.set()
+        return found
+
+
+def test_a_wait_may_end_when_it_is_interrupted(server: Redis) -> None:
+    connection = connected(settings_of(server.url))
+    signal = Signal()
+    signal.wakers = Leaving(signal)
+    connection.call(Listen(signal), now())
+    assert signal.is_set
+    connection.close()
 
 
 def test_a_forked_child_has_no_connection_that_was_in_use(server: Redis) -> None:

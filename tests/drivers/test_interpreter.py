@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leaselock
+from leaselock._backends.sqlite.file import FILES
+from leaselock._drivers.fork import DRIVERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,6 +149,32 @@ def test_constant_thread_switches_keep_the_state_consistent() -> None:
         sys.setswitchinterval(interval)
     assert count == THREADS * TIMES
     assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("living", [DRIVERS, FILES], ids=["clients", "files"])
+def test_clients_may_be_made_while_all_are_listed(living: Any, tmp_path: Path) -> None:
+    """By another thread, when the process forks or ends."""
+    interval = sys.getswitchinterval()
+    ended = threading.Event()
+
+    def make() -> None:
+        while not ended.is_set():
+            for _ in range(50):
+                leaselock.Client(url)
+
+    url = f"sqlite:///{tmp_path}/locks.db"
+    client = leaselock.Client(url)
+    maker = threading.Thread(target=make)
+    sys.setswitchinterval(1e-6)
+    try:
+        maker.start()
+        for _ in range(2_000):
+            assert list(living)
+    finally:
+        sys.setswitchinterval(interval)
+        ended.set()
+        maker.join()
+        client.close()
 
 
 # --- at its end (hazard F9), and into another process (hazard A14) --------------------------------

@@ -123,7 +123,8 @@ class Signal:
         """Wake all that wait, now and until `clear`."""
         self.is_set = True
         wakers, self.wakers = self.wakers, []
-        for wake in wakers:
+        # A blocking node takes its callback out of the list outside of the steps.
+        for wake in tuple(wakers):
             wake()
 
     def clear(self) -> None:

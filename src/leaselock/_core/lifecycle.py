@@ -3,6 +3,29 @@
 from __future__ import annotations
 
 import abc
+from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+
+class Living(Generic[T]):
+    """Those of one kind that are alive. A thread may list them while another one adds some, which
+    a WeakSet does not permit.
+    """
+
+    def __init__(self) -> None:
+        self._found: WeakValueDictionary[int, T] = WeakValueDictionary()
+
+    def add(self, one: T) -> None:
+        """Add one that lives, until it does not."""
+        self._found[id(one)] = one
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([one for ref in self._found.valuerefs() if (one := ref()) is not None])
 
 
 class Lifecycle:

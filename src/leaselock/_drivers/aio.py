@@ -405,7 +405,7 @@ def _report(error: BaseException, message: str) -> None:
 
 
 def _at_exit() -> None:
-    for driver in list(DRIVERS):
+    for driver in DRIVERS:
         if isinstance(driver, Aio):
             driver.end_at_exit()
 

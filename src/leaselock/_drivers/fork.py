@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import weakref
 from typing import Protocol
 
+from leaselock._core.lifecycle import Living
 from leaselock._drivers.forgotten import CLOSER
 from leaselock._drivers.owners import OWNERS
 
@@ -19,12 +19,12 @@ class Forks(Protocol):
 
 
 # Every driver alive. A forked child must not share a socket, a descriptor or a hold (F6, F7).
-DRIVERS: weakref.WeakSet[Forks] = weakref.WeakSet()
+DRIVERS = Living[Forks]()
 
 
 def _after_fork_in_child() -> None:
     OWNERS.forget()
-    for driver in list(DRIVERS):
+    for driver in DRIVERS:
         driver.after_fork()
     # After that: what is dropped there does no harm to the parent any more.
     CLOSER.reset()

@@ -31,6 +31,8 @@ class Owners:
 
     def forget(self) -> None:
         """Begin with new owners: nothing is held in a forked child."""
+        # Reentrant, because a signal handler may ask while its thread draws a number.
+        self.drawing = threading.RLock()
         self.local = threading.local()
         self.others: WeakKeyDictionary[Any, Owner] = WeakKeyDictionary()
 
@@ -69,7 +71,7 @@ class Owners:
             owner: Owner = self.local.owner
         except AttributeError:
             thread = threading.current_thread()
-            owner = self.local.owner = _new(thread.name, OwnerThread())
+            owner = self.local.owner = self._new(thread.name, OwnerThread())
         return owner
 
     def of_task(self, task: asyncio.Task[Any]) -> Owner:
@@ -79,7 +81,7 @@ class Owners:
             thread = self.of_thread().thread
             assert thread is not None
             thread.has_tasks = True
-            owner = self.others[task] = _new(task.get_name(), thread)
+            owner = self.others[task] = self._new(task.get_name(), thread)
             task.add_done_callback(self._task_ended)
         return owner
 
@@ -90,16 +92,18 @@ class Owners:
         owner = self.others.get(greenlet)
         if owner is None:
             name = threading.current_thread().name
-            owner = self.others[greenlet] = _new(f"{name}, greenlet {id(greenlet):x}", None)
+            owner = self.others[greenlet] = self._new(f"{name}, greenlet {id(greenlet):x}", None)
         return owner
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
         # A reference to the ended task may be left; the owner that it was is gone.
         self.others.pop(task, None)
 
+    def _new(self, title: str, thread: OwnerThread | None) -> Owner:
+        # Without the interpreter lock two threads could draw the same number.
+        with self.drawing:
+            number = next(_NUMBERS)
+        return Owner(title, f"{number:x}", thread)
+
 
 OWNERS = Owners()
-
-
-def _new(title: str, thread: OwnerThread | None) -> Owner:
-    return Owner(title, f"{next(_NUMBERS):x}", thread)

@@ -221,7 +221,7 @@ CALLING_USER = Threads._call_user.__code__
 
 def _at_exit() -> None:
     CLOSER.finish()
-    for driver in list(DRIVERS):
+    for driver in DRIVERS:
         if isinstance(driver, Threads) and driver.last is not None:
             driver.end(driver.last())
 

@@ -242,8 +242,7 @@ class BlockingConnection(Connection):
         except (OSError, codec().HiredisError, *NONSENSE):
             self.open = False
         finally:
-            if self._cut in signal.wakers:
-                signal.wakers.remove(self._cut)
+            signal.remove(self._cut)
 
     def _read_push(self, until: float) -> bool:
         """Read what arrives by then, if anything does; True at the end of the connection."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from typing import TYPE_CHECKING
 
 from leaselock._backends.sqlite.client_registry import ClientRegistry
@@ -12,6 +11,7 @@ from leaselock._backends.sqlite.database import INHERITED, connect
 from leaselock._backends.sqlite.liveness import Liveness
 from leaselock._backends.sqlite.location import log_of, prepare, unchanged
 from leaselock._backends.url import TOKEN_TTL
+from leaselock._core.lifecycle import Living
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class File:
             self.mutex.release()
 
 
-FILES: weakref.WeakSet[File] = weakref.WeakSet()
+FILES = Living[File]()
 _PAUSED: list[File] = []
 
 
