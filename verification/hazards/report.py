@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from verification.hazards.catalogue import Hazard
+    from verification.hazards.methods import Method
     from verification.hazards.table import Table
 
 MARKS = {
@@ -86,16 +87,23 @@ def every_observation(table: Table) -> str:
 def _seen(table: Table, hazard: Hazard) -> Iterator[str]:
     where = f" ([{hazard.rows}]({PAGE}))" if hazard.rows else ""
     yield f"**{hazard.title}**{where}. {hazard.about}"
-    methods: dict[tuple[str, str], list[str]] = {}
+    methods: dict[tuple[str, str], list[Method]] = {}
     for method in table.methods:
         outcome = table.of(method, hazard)
         if outcome.verdict not in EXPECTED:
             key = MARKS[outcome.verdict], outcome.seen
-            methods.setdefault(key, []).append(method.name)
+            methods.setdefault(key, []).append(method)
     if methods:
         yield from ("", "| | what happened | with |", "|:-:|---|---|")
-    for (mark, seen), names in methods.items():
-        yield _row([mark, seen, "; ".join(f"`{name}`" for name in names)])
+    for (mark, seen), found in methods.items():
+        yield _row([mark, seen, _names(found)])
+
+
+def _names(methods: list[Method]) -> str:
+    """Name those of leaselock, and count the naive recipes: the matrix says which these are."""
+    ours = [f"`{method.name}`" for method in methods if method.ours]
+    naive = len(methods) - len(ours)
+    return ", ".join([*ours, *([f"{naive} naive"] if naive else [])])
 
 
 def _row(cells: list[str]) -> str:

@@ -1,7 +1,7 @@
 """The planted bugs: each is a function that describes and plants one bug (`plant.py`).
 
 `found.tsv` says of each which seed finds it, which invariant it violates, and how many seeds that
-took on average. `python -m verification.simulation.bugs` prints what the page has of it. With
+took on average. `python -m verification.simulation.bugs` lists them, after what the page has. With
 --seeds it looks for seeds again where the known ones find nothing, with --measure it counts anew;
 both write `found.tsv`, and take names of bugs:
 
@@ -153,8 +153,23 @@ def summary() -> str:
     )
 
 
+def modules() -> str:
+    """Return the table of the page: the modules, and what their bugs violate."""
+    found = known()
+    of_module: dict[str, list[Found]] = {}
+    for bug in BUGS:
+        of_module.setdefault(bug.plant.__module__.rpartition(".")[2], []).append(found[bug.name])
+    rows = []
+    for module, ones in sorted(of_module.items()):
+        violated = ", ".join(dict(Counter(one.invariant for one in ones).most_common()))
+        most = max(one.seeds_per_find for one in ones)
+        rows.append(f"| `{module}` | {len(ones)} | {violated} | {shown(most)} |")
+    head = ["| module | bugs | violate | most seeds per find |", "|---|--:|---|--:|"]
+    return "\n".join([*head, *rows, ""])
+
+
 def table() -> str:
-    """Return the table of the page."""
+    """Return the table of all bugs."""
     found = known()
     rows = [
         f"| `{bug.name}` | {bug.kind} | {bug.what} | {found[bug.name].invariant} "
@@ -218,7 +233,7 @@ def main() -> int:
     if unknown := set(args.names) - NAMED.keys():
         parser.error(f"no such bug: {', '.join(sorted(unknown))}")
     if not (args.seeds or args.measure):
-        print(f"{summary()}\n\n{table()}")
+        print(f"{summary()}\n\n{modules()}\n{table()}")
         return 0
     wanted = [bug for bug in BUGS if bug.name in args.names or not args.names]
     return renew(wanted, args.measure, args.jobs)
