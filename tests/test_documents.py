@@ -227,3 +227,12 @@ def test_index_leads_to_every_page() -> None:
     linked = {(index.parent / link).resolve() for link in LINK.findall(index.read_text("utf-8"))}
     pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")} - {index}
     assert {str(page.relative_to(ROOT)) for page in pages if page.resolve() not in linked} == set()
+
+
+def test_decision_records_have_one_number() -> None:
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    listed = re.findall(r"^\* (\d+): \[.*\]\(decisions/(\d+)-", index, re.M)
+    records = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    titles = {file.name[:4]: file.read_text("utf-8").partition(".")[0] for file in records}
+    assert len(titles) == len(records)
+    assert {file: f"# {number}" for number, file in listed} == titles
