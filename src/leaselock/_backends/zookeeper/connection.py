@@ -163,7 +163,8 @@ def _handler(connection: Connection) -> Any:
             return self.pair
 
         def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-            self.socket_in_use = super().create_connection(*args, **kwargs)
+            with connection.keeping_failure():
+                self.socket_in_use = super().create_connection(*args, **kwargs)
             return self.socket_in_use
 
         def sockets(self) -> list[Any]:
@@ -258,7 +259,7 @@ class PendingConnect:
         if connection.marker.problem is not None:
             raise NotApplied(connection.marker.problem, "misconfigured")
         if not (connection.online and connection.marker.admits(connection.session)):
-            raise connection.unreachable()
+            raise connection.unreachable() from connection.failure
 
 
 class PendingEvents:
@@ -453,6 +454,8 @@ class Connection(Lifecycle):
         # Batches without a reply; and when the last reply came, or the first of them was sent.
         self.unanswered: set[PendingBatch] = set()
         self.last_reply = 0.0
+        # Why kazoo could not connect, the last time that it tried. It reports that in its log only.
+        self.failure: Exception | None = None
         self.marker = LayoutMarker(target.shown, target.root, self._notify_connecting)
 
     def begin(self, request: object, notify: Callable[[], None]) -> Pending:
@@ -547,6 +550,15 @@ class Connection(Lifecycle):
         client.add_listener(lambda state: self._state_changed(client, state))
         return client
 
+    @contextlib.contextmanager
+    def keeping_failure(self) -> Iterator[None]:
+        """Keep the error with which a part of connecting fails."""
+        try:
+            yield
+        except Exception as error:
+            self.failure = error
+            raise
+
     def _observe_handshake(self, client: Any) -> None:
         """Record the session timeout that the server grants (hazard B14). kazoo does not publish
         it, so this wraps the private method that receives it.
@@ -556,9 +568,11 @@ class Connection(Lifecycle):
         invoke = connection._invoke
 
         def observed(timeout: float, request: Any, xid: Any = None) -> Any:
-            reply = invoke(timeout, request, xid)
+            with self.keeping_failure():
+                reply = invoke(timeout, request, xid)
             if client is self.client and isinstance(request, kind) and reply[0].time_out > 0:
                 self.session, self.timeout = reply[0].session_id, reply[0].time_out / 1000.0
+                self.failure = None
             return reply
 
         connection._invoke = observed
@@ -662,6 +676,7 @@ class Connection(Lifecycle):
         """End the session, and wait for that within limits."""
         with self.mutex:
             client, self.client, self.session = self.client, None, 0
+            self.failure = None
         if client is None:
             return
         closer = threading.Thread(target=_stop, args=(client,), name="leaselock-close", daemon=True)
@@ -690,7 +705,7 @@ class Connection(Lifecycle):
             return
         self.mutex = threading.Lock()
         client, self.client, self.session = self.client, None, 0
-        self.interrupted = False
+        self.interrupted, self.failure = False, None
         if client is not None:
             # Only this process's copies of the descriptors are closed. kazoo's thread is not here.
             for one in client.handler.sockets():
