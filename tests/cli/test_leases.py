@@ -31,6 +31,13 @@ def test_acquire_check_extend_release_by_token(shell: Shell) -> None:
     assert int(acquired(shell, "a")) > int(token)
 
 
+def test_extend_says_whether_it_extended(shell: Shell) -> None:
+    token = acquired(shell, "a", "--lease", "1m")
+    for lease, extended in (("1h", True), ("1m", False)):
+        done = shell.run("extend", "a", "--token", token, "--lease", lease, "--json")
+        assert json.loads(done.stdout)["extended"] is extended
+
+
 def test_acquire_prints_json(shell: Shell) -> None:
     document = json.loads(acquired(shell, "--json", "a", "--lease", "1m"))
     assert document.keys() == {"schema", "backend", "name", "token", "lease"}
