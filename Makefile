@@ -20,7 +20,7 @@ TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 COVERED = src/leaselock/_core/*,src/leaselock/_drivers/*,src/leaselock/_backends/redlock/*
 
 .DEFAULT_GOAL = help
-.PHONY: dev servers docs package lua man screenshots check checks verify chaos crashed interruptions hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces models explore clean
+.PHONY: dev servers docs package lua man screenshots check checks verify chaos crashed tasks interruptions hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces models explore clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -135,6 +135,9 @@ chaos: $(READY) ## faults injected into private servers and workers: make chaos 
 
 crashed: $(READY) ## kill the holder of 10,000 locks, collect the garbage, and count what is left, on each store
 	$(PY) -m verification.chaos.crashed
+
+tasks: $(READY) ## 200 tasks of one event loop with a synchronous client, a minute on each store
+	$(PY) -m verification.chaos.tasks --seconds 60
 
 interruptions: $(READY) ## interrupt every operation at every suspension, a minute on each store
 	$(PY) -m verification.chaos.interruptions --seconds 60

@@ -25,6 +25,11 @@ pytestmark = pytest.mark.heavy
 @pytest.fixture(scope="module")
 def store(dynamodb: DynamoDB) -> Store:
     """The table of this module."""
+    return store_on(dynamodb)
+
+
+def store_on(dynamodb: DynamoDB) -> Store:
+    """A store in a new table."""
     table = f"conformance-{uuid.uuid4().hex[:8]}"
     with leaselock.Client(dynamodb.url(table), op_timeout=60) as client:
         client.setup()

@@ -22,9 +22,14 @@ FOLDERS = count()
 @pytest.fixture(scope="module")
 def server() -> Iterator[Etcd]:
     with Etcd() as made:
-        made.require_login()
-        made.add_user("worker", "pw", "test")
+        restrict(made)
         yield made
+
+
+def restrict(server: Etcd) -> None:
+    """Require a login, and add the user of `store_on`."""
+    server.require_login()
+    server.add_user("worker", "pw", "test")
 
 
 def store_on(server: Etcd, **options: object) -> Store:

@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.heavy
 
 
-@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
-def test_kubernetes(
-    scenario: Scenario, driver: str, kubernetes: KubeApiserver, tmp_path: Path
-) -> None:
-    store = Store(
+def store_on(kubernetes: KubeApiserver) -> Store:
+    """A store with a new namespace for each scenario."""
+    return Store(
         "kubernetes",
         lambda folder: kubernetes.url(kubernetes.namespace()),
         protocols=("document",),
@@ -34,4 +32,10 @@ def test_kubernetes(
         permits=True,
         max_waiters=50,
     )
-    run(scenario, store, driver, tmp_path)
+
+
+@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
+def test_kubernetes(
+    scenario: Scenario, driver: str, kubernetes: KubeApiserver, tmp_path: Path
+) -> None:
+    run(scenario, store_on(kubernetes), driver, tmp_path)

@@ -25,6 +25,11 @@ pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("ignore:an object st
 @pytest.fixture(scope="module")
 def store(object_store: ObjectStore) -> Store:
     """The bucket of this module."""
+    return store_on(object_store)
+
+
+def store_on(object_store: ObjectStore) -> Store:
+    """A store in a new bucket."""
     bucket = f"conformance-{uuid.uuid4().hex[:8]}"
     with leaselock.Client(object_store.url(bucket), op_timeout=60) as client:
         client.setup()

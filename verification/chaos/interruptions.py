@@ -21,72 +21,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from testkit.conformance import SCENARIOS
 from testkit.conformance.runner import HARNESSES
-from testkit.servers.databases import minimal
-from testkit.servers.ensembles import RestrictedEnsemble
-from testkit.servers.mariadb import MariaDB
-from testkit.servers.postgres import Postgres
-from testkit.servers.redis import Redis
-from testkit.servers.zookeeper import Ensemble
-from tests.conformance import test_memory, test_redis, test_redlock, test_sql, test_sqlite
-from tests.conformance import test_zookeeper as zookeeper
+from verification.chaos.stores import STORES
 from verification.chaos.timer import Delay, Timer, late
 
-import leaselock
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from testkit.conformance import Store
     from testkit.conformance.harness import Harness, Interruption
 
 # No lock may be held for longer after an interruption, in seconds, on an idle machine.
 BOUND = 0.5
-
-
-def redis(stack: ExitStack) -> Store:
-    """One server."""
-    server = stack.enter_context(Redis())
-    return test_redis.store_on("redis", server.url, lambda: [server])
-
-
-def redlock(stack: ExitStack) -> Store:
-    """Three masters."""
-    return test_redlock.store_on([stack.enter_context(Redis()) for _ in range(3)])
-
-
-def of_zookeeper(stack: ExitStack) -> Store:
-    """Three servers."""
-    ensemble = RestrictedEnsemble(stack.enter_context(Ensemble()))
-    stack.callback(ensemble.close)
-    return zookeeper._store(ensemble.fresh, "queue", "single")
-
-
-def database(
-    kind: Callable[[], Postgres | MariaDB], name: str, protocol: str
-) -> Callable[[ExitStack], Store]:
-    """One database server."""
-
-    def made(stack: ExitStack) -> Store:
-        server = kind()
-        stack.enter_context(server)
-        with leaselock.Client(server.url) as client:
-            client.setup()
-        return test_sql.store_on(server, protocol, name, minimal)
-
-    return made
-
-
-STORES: dict[str, Callable[[ExitStack], Store]] = {
-    "memory": lambda stack: test_memory.STORE,
-    "sqlite": lambda stack: test_sqlite.STORE,
-    "redis": redis,
-    "redlock-3": redlock,
-    "zookeeper": of_zookeeper,
-} | {
-    f"{name}-{protocol}": database(kind, name, protocol)
-    for kind, name in ((Postgres, "postgres"), (MariaDB, "mariadb"))
-    for protocol in test_sql.PROTOCOLS
-}
 
 
 class Figures(NamedTuple):

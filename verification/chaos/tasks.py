@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from verification.chaos.interruptions import STORES
+from verification.chaos.stores import STORES
 
 import leaselock
 
