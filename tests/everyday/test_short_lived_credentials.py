@@ -6,6 +6,11 @@ The programs are those of docs/how-to/managed-stores.md, on servers that really 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,10 +26,10 @@ import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from testkit.servers.mariadb import MariaDB
 
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "managed-stores.md"
 RULES = "on >{} ~* &* +@all"
 
 
@@ -34,10 +39,11 @@ class Service:
     def __init__(self) -> None:
         self.number = 0
         self.issued = 0
+        self.prefix = "token"
 
     @property
     def password(self) -> str:
-        return f"token-{self.number}"
+        return f"{self.prefix}-{self.number}"
 
 
 class Provider(redis_py.CredentialProvider):
@@ -154,6 +160,33 @@ def test_postgres_reads_its_password_file_for_each_connection(
         write()
         with client.lock("after", timeout=10):
             lease.ensure()
+
+
+@pytest.mark.heavy
+def test_the_command_of_the_page_escapes_the_token(
+    checking: Postgres, service: Service, tmp_path: Path
+) -> None:
+    # Such tokens have colons; a backslash is the other sign with a meaning in a password file.
+    service.prefix = r"db.test:5432/?Action=connect&X=a\b"
+    renew_password(checking, service)
+    (block,) = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    named = "$HOST/app?sslmode=verify-full&"
+    assert named in block
+    block = block.replace(named, f"127.0.0.1:{checking.port}/postgres?")
+    programs = {"aws": f"printf '%s\\n' '{service.password}'", "report": "echo reported"}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-euc", f"umask 077\n{block}"],
+        cwd=tmp_path,
+        env={"PATH": path, "HOST": "db.test", "PGPASS": str(tmp_path / "pgpass")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "reported\n"), ran.stderr
 
 
 def test_mysql_engine_asks_for_each_connection(mariadb: MariaDB, service: Service) -> None:
