@@ -15,6 +15,7 @@ from leaselock._backends import SCHEMES, open_store
 from leaselock._backends.document import backend as document_backend
 from leaselock._backends.document.adapter import Conflict, Found, Page, Stored
 from leaselock._backends.document.content import Content, Held, decoded, encoded
+from leaselock._backends.document.row import DRIFT, DocumentRow, RowContext
 from leaselock._core.backend import Claim, HoldRecord, Unreadable
 from leaselock._core.effects import Call, Signal, Wait
 from leaselock.errors import NotApplied
@@ -121,6 +122,20 @@ def test_an_id_that_occurs_twice_cannot_be_read() -> None:
         read(json.dumps(raw).encode())
     with pytest.raises(Unreadable, match="JSONDecodeError"):
         read(b"{")
+
+
+def test_a_fast_clock_does_not_shorten_a_period() -> None:
+    """The client that has counted most of it writes what may be left of it by a slower clock."""
+    period, passed = 3600.0, 3599.0
+    hold = HOLD._replace(id="c:1", client="c", permits=1, offered=False, step=0)
+    content = CONTENT._replace(holds=(Held(hold, 11, 30.0, period, None),), queue=())
+    row = DocumentRow(content, RowContext({("c:1", 11): 0.0}, "c", passed, 5.5, None))
+    row.put(row.entry.holds["c:1"])
+    written = row.changed()
+    assert written is not None
+    (held,) = written.holds
+    assert held.free is not None
+    assert held.free == pytest.approx(period - passed * (1.0 - DRIFT))
 
 
 def test_an_unreadable_document_hides_no_other() -> None:

@@ -88,7 +88,8 @@ class DocumentRow(EntryRow):
         shown, free_from = self.context.shown, 0.0
         if free is not None:
             free_from = since + (free if shown else free * (1.0 + DRIFT) + MARGIN)
-            self.free_left[free_from] = since + free - self.now
+            # The clock of this client may be the fast one of two.
+            self.free_left[free_from] = free - (self.now - since) * (1.0 - DRIFT)
         if record.lifetime == "cooling":
             expires = free_from
         elif shown or record.client == self.client:
