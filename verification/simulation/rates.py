@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from verification.simulation.document import DocumentModesJudge, DocumentModesScenario
 from verification.simulation.judge import Violation
 from verification.simulation.modes import (
     LIMIT,
@@ -19,6 +20,7 @@ from verification.simulation.modes import (
 )
 from verification.simulation.redis_modes import RedisModesJudge, RedisModesScenario, read
 
+from leaselock._backends.document.backend import DocumentBackend
 from leaselock._core.marks import free_from_of
 from leaselock._core.rules import COOLING
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from leaselock._core.hold import Hold
 
 PERIODS = (0.5, 2.0, 5.0)
+# On documents clients count, whose clocks have different rates: that shows in a long period.
+LONG_PERIOD = 20.0
 # Seconds: a store that counts in milliseconds may free a permit so much too early.
 ROUNDING = 1e-3
 
@@ -82,11 +86,12 @@ class RatesPlay(ModesPlay):
     """Users of permits that stay taken for a while."""
 
     kinds = ([SEMAPHORE],)
+    periods: tuple[float, ...] = PERIODS
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
         judge: Any = self.judge
-        self.period = judge.period = self.simulator.chance.choice(PERIODS)
+        self.period = judge.period = self.simulator.chance.choice(self.periods)
         self.resizes, judge.most = False, LIMIT
 
 
@@ -176,3 +181,67 @@ class RedisRatesScenario(RatesPlay, RedisModesScenario):
         backend = super().make_backend(machine)
         backend.capabilities = backend.capabilities._replace(min_hold=True)
         return backend
+
+
+class NotingBackend(DocumentBackend):
+    """Notes when each write was sent: a period counts from then on."""
+
+    judge: DocumentRateJudge
+
+    async def _write(self, *words: Any) -> Any:
+        self.judge.sent[f"{self.nonce}.{self.writes + 1}"] = self.judge.simulator.time
+        return await super()._write(*words)
+
+
+class DocumentRateJudge(RateJudge, DocumentModesJudge):
+    """On each document that is written."""
+
+    def begin(self) -> None:
+        """Start with nothing seen."""
+        super().begin()
+        self.sent: dict[str, float] = {}
+
+    def _check_write(self, name: str, before: dict[str, Any], document: dict[str, Any]) -> None:
+        if name == SEMAPHORE:
+            found = [hold for hold in document["holds"] if hold.get("lifetime") != "cooling"]
+            held = [(hold["id"], hold.get("permits", 1), hold["metadata"]) for hold in found]
+            self.note_holds(held, self.sent[document["by"]])
+        super()._check_write(name, before, document)
+
+    def _check_overtaken(
+        self, hold: dict[str, Any], before: dict[str, Any], document: dict[str, Any]
+    ) -> None:
+        if not hold["id"].startswith(COOLING):  # what is left of a hold is no new one
+            super()._check_overtaken(hold, before, document)
+
+    def at_rest(self) -> None:
+        """All were served. What cools down stays until a request finds that it has ended."""
+        self.all_were_served()
+        self.all_was_released()
+
+
+class DocumentRatesScenario(RatesPlay, DocumentModesScenario):
+    """Protocol "document"."""
+
+    periods = (*PERIODS, LONG_PERIOD)
+    end = 500.0
+    backend = NotingBackend
+    judge: DocumentRateJudge
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        super().__init__(seed, traced)
+        self.judge.stall += self.period
+
+    def make_backend(self, machine: Machine) -> DocumentBackend:
+        """Make the production backend."""
+        backend = super().make_backend(machine)
+        assert isinstance(backend, NotingBackend)
+        backend.judge = self.judge
+        return backend
+
+    def make_judge(self) -> DocumentRateJudge:
+        """Of permits that stay taken."""
+        super().make_judge()
+        judge = DocumentRateJudge(self.simulator, self.model, self.calm, max(self.leases))
+        judge.begin()
+        return judge

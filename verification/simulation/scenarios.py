@@ -28,7 +28,12 @@ from verification.simulation.modes import (
     SessionsModesScenario,
     SqlModesScenario,
 )
-from verification.simulation.rates import RatesScenario, RedisRatesScenario, SqlRatesScenario
+from verification.simulation.rates import (
+    DocumentRatesScenario,
+    RatesScenario,
+    RedisRatesScenario,
+    SqlRatesScenario,
+)
 from verification.simulation.redis_modes import (
     NumberedRedisScenario,
     PersistentRedisScenario,
@@ -40,8 +45,10 @@ from verification.simulation.yields import (
     DocumentYieldScenario,
     HandoffYieldScenario,
     RedisYieldScenario,
+    SqliteYieldScenario,
     SqlYieldScenario,
     YieldScenario,
+    ZooYieldScenario,
 )
 from verification.simulation.zoo import (
     EnsembleScenario,
@@ -86,6 +93,7 @@ KINDS: dict[str, type[Scenario]] = {
     "redlock": redlock.RedlockScenario,
     "redlock survivable loss": redlock.SurvivableLossScenario,
     "rates": RatesScenario,
+    "rates document": DocumentRatesScenario,
     "rates redis": RedisRatesScenario,
     "rates sql": SqlRatesScenario,
     "yields": YieldScenario,
@@ -94,6 +102,8 @@ KINDS: dict[str, type[Scenario]] = {
     "yields local handoff": HandoffYieldScenario,
     "yields redis": RedisYieldScenario,
     "yields sql": SqlYieldScenario,
+    "yields sqlite": SqliteYieldScenario,
+    "yields zookeeper": ZooYieldScenario,
     "zookeeper": ZooScenario,
     "zookeeper single": SingleScenario,
     "zookeeper ensemble": EnsembleScenario,

@@ -9,11 +9,13 @@ from verification.simulation.judge import Violation
 from verification.simulation.local_handoff import CachedScenario, HandoffJudge, HandoffScenario
 from verification.simulation.redis import RedisScenario
 from verification.simulation.redis_modes import read
-from verification.simulation.scenario import Scenario
+from verification.simulation.scenario import SHORT, Scenario
 from verification.simulation.sql import SqlScenario
 from verification.simulation.user import User
+from verification.simulation.zoo import ROOT, SESSION, ZooScenario
 
 from leaselock._backends.memory.store import CAPABILITIES
+from leaselock._backends.zookeeper.paths import path_of
 from leaselock._core.effects import Sleep
 from leaselock._core.queue import NodeBackend
 from leaselock.errors import LeaseLost, StoreError
@@ -28,7 +30,8 @@ LOOK, LONGEST = 0.1, 12.0
 # Without faults a holder must hear of a waiter within this number of looks, where the store
 # notifies it.
 PUSHED = 12
-# With faults, within this number of intervals between renewals, and of looks after them.
+# Where it looks by itself, within one interval more. With faults, within this number of intervals,
+# and of looks after them.
 INTERVALS, MORE = 6, 60
 
 
@@ -65,16 +68,16 @@ class YieldingUser(User):
                 raise Violation("progress", f"a holder was not told of a waiter in {unheard} looks")
 
     def _bound(self, handle: LeaseHandle) -> int:
-        if self.scenario.calm and self.scenario.pushed:
-            return PUSHED
-        return round(INTERVALS * handle.hold.claim.lease / 3 / LOOK) + MORE
+        looks = self.scenario.interval(handle.hold.claim.lease) / LOOK
+        if self.scenario.calm:
+            return PUSHED + (0 if self.scenario.pushed else round(looks))
+        return round(INTERVALS * looks) + MORE
 
 
 class YieldPlay(Scenario):
     """Holders that yield, on any store."""
 
     users: tuple[int, ...] = (1, 2)
-    rounds = (1, 2, 4)
     pushed = True
     """The store notifies the holder of the first waiter."""
 
@@ -83,8 +86,13 @@ class YieldPlay(Scenario):
         self.children_left = 0
 
     def make_user(self, machine: Machine, service: Any) -> User:
-        """Make a user."""
+        """Make a user. Its holds are long, so they are few."""
+        self.rounds = SHORT
         return YieldingUser(self, machine, service)
+
+    def interval(self, lease: float) -> float:
+        """How often a holder looks."""
+        return lease / 3
 
     def others_wait(self, name: str) -> bool:
         """Whether the store has waiters that live."""
@@ -99,6 +107,10 @@ class YieldScenario(YieldPlay):
     def make_backend(self, machine: Machine) -> NodeBackend:
         """Make the backend of a machine."""
         return NodeBackend(CAPABILITIES, "store", "listener")
+
+
+class SqliteYieldScenario(YieldPlay):
+    """The rules, with the guarantees of SQLite."""
 
 
 class SqlYieldScenario(YieldPlay, SqlScenario):
@@ -147,3 +159,18 @@ class HandoffYieldScenario(YieldPlay, HandoffScenario):
 
 class CachedYieldScenario(HandoffYieldScenario, CachedScenario):
     """The same with cached leases."""
+
+
+class ZooYieldScenario(YieldPlay, ZooScenario):
+    """Protocol "queue" of ZooKeeper: holders look as often as they prove their session."""
+
+    pushed = False
+
+    def interval(self, lease: float) -> float:
+        """How often a holder looks."""
+        return min(lease, SESSION / 2) / 3
+
+    def others_wait(self, name: str) -> bool:
+        """Whether there are nodes behind the first one."""
+        tree: Any = self.model.tree
+        return len(tree.below.get(path_of(ROOT, name), ())) > 1

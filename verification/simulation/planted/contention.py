@@ -10,13 +10,19 @@ from leaselock._backends.document.backend import DocumentBackend
 from leaselock._backends.memory.store import MemoryRow
 from leaselock._backends.redis import backend
 from leaselock._backends.sql.lock_row import SqlLockRow
+from leaselock._backends.zookeeper.lock_state import lock_state
 from leaselock._core.contention import Contention
+from leaselock._core.validity import RENEWALS_PER_LEASE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
 
     from leaselock._backends.document.content import Content
-    from leaselock._core.backend import Claim, Watched
+    from leaselock._backends.zookeeper.lock_state import Contending
+    from leaselock._core.backend import Claim, LockState, Watched
+    from leaselock._core.hold import Hold
 
 
 @planted("yields")
@@ -90,3 +96,23 @@ def silence_ends_it(patch: pytest.MonkeyPatch) -> None:
             raise
 
     patch.setattr(Contention, "_look", look)
+
+
+@planted("yields zookeeper")
+def session_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """A holder looks three times in its lease, although its session ends sooner."""
+
+    def interval(self: Contention, hold: Hold) -> float:
+        return hold.claim.lease / RENEWALS_PER_LEASE
+
+    patch.setattr(Contention, "_interval", interval)
+
+
+@planted("yields zookeeper")
+def waiters_not_shown(patch: pytest.MonkeyPatch) -> None:
+    """The nodes behind the holder's are taken for nodes of other programs."""
+
+    def state(name: str, contending: Sequence[Contending]) -> LockState:
+        return lock_state(name, contending)._replace(waiting=())
+
+    patch.setattr("leaselock._backends.zookeeper.queue.lock_state", state)

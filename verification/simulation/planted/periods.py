@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from verification.simulation.plant import planted
 
+from leaselock._backends.document.row import DocumentRow
 from leaselock._backends.memory.store import MemoryRow, Table
 from leaselock._backends.sql import lock_row
 from leaselock._backends.sql.lease import Lease
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from leaselock._backends.document.content import Held
     from leaselock._core.backend import HoldRecord, Released
 
 
@@ -120,6 +122,24 @@ def unused_grant_cools_down(patch: pytest.MonkeyPatch) -> None:
         return self
 
     patch.setattr(Claim, "unused", unused)
+
+
+@planted("rates document")
+def free_permit_in_a_document(patch: pytest.MonkeyPatch) -> None:
+    """Until when a permit stays taken is in the document, and not read from it."""
+    real = DocumentRow._timed
+
+    def timed(self: DocumentRow, held: Held) -> HoldRecord:
+        return real(self, held._replace(free=None) if held.record.mode == "permits" else held)
+
+    patch.setattr(DocumentRow, "_timed", timed)
+
+
+@planted("rates document")
+def fast_clock_ends_the_period(patch: pytest.MonkeyPatch) -> None:
+    """A client whose clock runs fast frees a permit before its period has ended."""
+    patch.setattr("leaselock._backends.document.row.DRIFT", -0.002)
+    patch.setattr("leaselock._backends.document.row.MARGIN", -0.005)
 
 
 @planted("rates")
