@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import leaselock
+from leaselock._backends import ABLE
 from leaselock._cli.arguments import parser_of
 from leaselock._cli.commands import COMMANDS
 from leaselock._cli.parameters import options_of
@@ -122,6 +123,15 @@ def test_pages_are_short() -> None:
     long = {str(page.relative_to(ROOT)) for page, count in lines.items() if count > LONGEST_PAGE}
     # Long tables, which programs write or few readers need, are among the internals.
     assert {page for page in long if not page.startswith("docs/internals/")} == set()
+
+
+def test_the_reference_names_every_store_that_has_min_hold() -> None:
+    """The other pages link to it."""
+    page = (REFERENCE / "python.md").read_text("utf-8")
+    (paragraph,) = re.findall(r"^\* \*\*`min_hold`\*\*.*?(?=^\* )", page, re.M | re.S)
+    stores = re.findall(r"memory|[A-Z][A-Za-z0-9]+", ABLE["min_hold"])
+    assert len(stores) >= 8
+    assert [store for store in stores if store not in paragraph] == []
 
 
 def test_lines_of_text_are_wrapped() -> None:
