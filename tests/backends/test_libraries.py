@@ -68,7 +68,7 @@ def requirements() -> list[str]:
 def test_the_extras_have_the_bounds_of_the_table(package: str) -> None:
     library = LIBRARIES[package]
     named = [re.sub(r"\[.*?\]", "", text) for text in requirements()]
-    bounds = {text for text in named if re.match(rf"{library.project}\b", text)}
+    bounds = {text for text in named if re.match(rf"{library.project}(?![\w.-])", text)}
     assert bounds == {library.requirement}
 
 

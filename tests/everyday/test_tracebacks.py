@@ -39,11 +39,11 @@ CALLS = {
     "holder": "client.lock('a').holder()",
     "locks": "client.locks()",
 }
-# How the traceback begins. kazoo does not say why it has no connection.
+# How the traceback begins: with the error of the library, or of the system where kazoo has none.
 CAUSES = {
     "redis": "redis.exceptions.ConnectionError: ",
     "postgresql": "psycopg.OperationalError: ",
-    "zookeeper": "Traceback ",
+    "zookeeper": "ConnectionRefusedError: ",
 }
 # Each server with two of the calls, and each call with one server or two, in the first tier.
 DEAD_SERVERS = [
