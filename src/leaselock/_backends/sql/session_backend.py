@@ -2,8 +2,8 @@
 
 Invariant 1: a hold is valid from one proof of its session's life to the next, and no longer than
 the server lets a silent session last. The end of a connection is reported as soon as it is seen.
-Invariant 2: no hold lasts longer than the lease of its claim. If the lease is not renewed, the
-client closes the connection. If the client cannot do that any more, the server ends its session.
+Invariant 2: no hold lasts longer than the lease of its claim (`SessionLeases`): the client closes
+the connection of a hold whose lease is over.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leaselock._backends.sql.session_locks import MAX_SERVER_WAIT
 from leaselock._core.backend import (
     Acquire,
-    Backend,
     BreakLock,
     Broken,
     Busy,
@@ -30,9 +29,9 @@ from leaselock._core.backend import (
     Mode,
     Setup,
 )
-from leaselock._core.background import Background
-from leaselock._core.effects import FOREVER, Sleep
-from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+from leaselock._core.effects import Sleep
+from leaselock._core.session_leases import SessionLeases
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -49,7 +48,7 @@ READ_WRITE: frozenset[Mode] = EXCLUSIVE | {"shared"}
 ENDED = "the connection to the database that held it has ended"
 
 
-class SessionBackend(Backend):
+class SessionBackend(SessionLeases):
     """Locks that last as long as a session of the server."""
 
     def __init__(
@@ -59,8 +58,8 @@ class SessionBackend(Backend):
         send: Callable[[Request[Any], float], Awaitable[Any]],
     ) -> None:
         self.protocol = protocol
+        self.client = ""
         self.sessions = sessions
-        self.now = sessions.now
         self.send = send
         target = sessions.pool.target
         # MySQL measures the time that a statement may wait for a row in whole seconds.
@@ -75,15 +74,9 @@ class SessionBackend(Backend):
                 fragile_holds=True,
                 session_timeout=target.session,
                 modes=EXCLUSIVE if named else READ_WRITE,
-            )
+            ),
+            sessions.now,
         )
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin without holds."""
-        self.ends: dict[str, tuple[float, Claim]] = {}
-        self.watching = Background()
-        self.planned = FOREVER
 
     def request(self, request: Request[R], until: float) -> Awaitable[R]:
         """Carry out what concerns sessions here; the maintenance is that of the database."""
@@ -95,39 +88,32 @@ class SessionBackend(Backend):
         """One try."""
         reply = await self.sessions.acquire(self.protocol, Acquire(claim, wait), until)
         if isinstance(reply, Grant):
-            self.ends[claim.id] = (self.now() + claim.lease, claim)
-        self._plan(claim)
-        if not self.watching.running:
-            await self.watching.start(lambda: self._watch(claim.client), "session-watcher")
+            self.begin_lease(claim)
+        self.plan(claim, self.now() + self.sessions.idle_lasts)
+        if not self.background.running:
+            self.client = claim.client
+            await self.background.start(self.end_leases, "session-watcher")
         return reply
 
-    def _plan(self, claim: Claim) -> None:
-        """Let the watcher look at the end of the claim's lease, or at its idle connection."""
-        ends, _ = self.ends.get(claim.id, (self.now() + self.sessions.idle_lasts, claim))
-        if self.watching.running and ends < self.planned:
-            self.planned = ends
-            self.sessions.wake_watcher(claim.client)
+    async def work(self) -> float:
+        """Close idle connections."""
+        return self.sessions.close_idle(self.client)
 
-    async def _watch(self, client: str) -> None:
-        """Report which connections have ended. Close those whose lease has ended, and idle ones.
-
-        It never waits for a server: a session that does not answer would delay these reports.
+    async def await_events(self, until: float) -> None:
+        """Report which connections have ended. This never waits for a server: a session that does
+        not answer would delay these reports.
         """
-        try:
-            while True:
-                ends = min((ends for ends, _ in self.ends.values()), default=FOREVER)
-                self.planned = min(ends, self.sessions.close_idle(client))
-                for claim_id in await self.sessions.disconnected(client, self.planned):
-                    self.ends.pop(claim_id, None)
-                    self.lose(claim_id, ENDED)
-                now = self.now()
-                for ends, claim in list(self.ends.values()):
-                    if ends <= now:
-                        del self.ends[claim.id]
-                        self.sessions.end(claim)
-        except StoreError:
-            # The client was closed. The next grant starts another watcher.
-            return
+        for claim_id in await self.sessions.disconnected(self.client, until):
+            self.leases.pop(claim_id, None)
+            self.lose(claim_id, ENDED)
+
+    def end_wait(self, claim: Claim) -> None:
+        """Let the background operation look at the connections again."""
+        self.sessions.wake_watcher(claim.client)
+
+    def end_hold(self, claim: Claim) -> None:
+        """Close the connection of the hold."""
+        self.sessions.end(claim)
 
     async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait in the server for a while."""
@@ -148,21 +134,20 @@ class SessionBackend(Backend):
 
     def _renewed(self, claim: Claim, alive: bool | None) -> bool | None:
         """Whether the claim still holds; it does not once its lease has ended."""
-        if claim.id not in self.ends:
+        if claim.id not in self.leases:
             return False
         if alive is False:
             self.lose(claim.id, ENDED)
         if not alive:
             return alive
-        ends = max(self.ends[claim.id][0], self.now() + claim.lease)
-        self.ends[claim.id] = (ends, claim)
+        self.extend_lease(claim)
         return True
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release the lock, or end the wait."""
         reply = await self.sessions.release(claim, until)
-        self.ends.pop(claim.id, None)
-        self._plan(claim)
+        self.leases.pop(claim.id, None)
+        self.plan(claim, self.now() + self.sessions.idle_lasts)
         return reply.was == "held"
 
     async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
@@ -197,4 +182,4 @@ class SessionBackend(Backend):
 
     def after_fork(self) -> None:
         """After a fork, or in a new loop: forget all holds."""
-        self.begin()
+        self.reset_leases()

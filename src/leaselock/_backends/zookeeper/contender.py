@@ -1,4 +1,4 @@
-"""What this client knows of one claim: its node, the node that it watches, and until when it holds.
+"""What this client knows of one claim: its node, and the node that it watches.
 
 Invariant: only the process that acquires the claim creates and replaces its node. The maintenance
 process may end it at any moment; after that no other node of the same owner is created.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock._backends.zookeeper.paths import owner_of
-from leaselock._core.effects import FOREVER
 
 if TYPE_CHECKING:
     from leaselock._backends.zookeeper.requests import Node
@@ -29,7 +28,6 @@ class Contender:
         "created",
         "ended",
         "holder_deleted",
-        "lease_end",
         "limit",
         "mode",
         "needed",
@@ -53,7 +51,6 @@ class Contender:
         # Whether a request to create the node was sent, and the node if its reply arrived.
         self.created = False
         self.node: Node | None = None
-        self.lease_end = FOREVER
         self.ended = False
         # The token that a grant has, and whether a greater one was granted since it was drawn, or
         # may have been.
@@ -91,9 +88,9 @@ class Contender:
         """This is its node, as the server has it now."""
         self.node, self.token = node, max(node.token, node.written)
 
-    def restart(self) -> None:
-        """Its node is gone, so the claim neither holds nor waits."""
-        self.created, self.node, self.lease_end = False, None, FOREVER
+    def forget_nodes(self) -> None:
+        """Its nodes are gone."""
+        self.created, self.node = False, None
         self.others = self.needed = ()
 
     def has_ended(self) -> bool:

@@ -69,7 +69,7 @@ class EnteringBackend(SessionBackend):
             contender.adopt(node)
             return True
         await self.batch(until, Delete(path))
-        contender.restart()
+        self.restart(contender)
         return False
 
     async def check_length(self, contender: Contender, count: int, until: float) -> None:

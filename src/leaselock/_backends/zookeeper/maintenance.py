@@ -19,9 +19,10 @@ from leaselock._backends.zookeeper.requests import (
     ServerStatus,
     names_of,
 )
-from leaselock._core.backend import Backend, Collected, Finding
+from leaselock._core.backend import Collected, Finding
 from leaselock._core.effects import Call
 from leaselock._core.maintenance import half_way, tls_finding
+from leaselock._core.session_leases import SessionLeases
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Unexamined(NamedTuple):
     paths: tuple[str, ...]
 
 
-class Maintenance(Backend):
+class Maintenance(SessionLeases):
     """The operator's requests. A subclass sends the batches."""
 
     def __init__(
@@ -52,10 +53,9 @@ class Maintenance(Backend):
         now: Callable[[], float],
         capabilities: Capabilities,
     ) -> None:
-        super().__init__(capabilities)
+        super().__init__(capabilities, now)
         self.connection = connection
         self.root = root
-        self.now = now
 
     async def batch(
         self, until: float, *operations: Operation, session: int = 0

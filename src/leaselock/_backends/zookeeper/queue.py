@@ -162,7 +162,7 @@ class QueueBackend(EnteringBackend):
             return None  # before another node of this owner is created
         if position is None:
             # Its session has ended, or an operator deleted the node.
-            contender.restart()
+            self.restart(contender)
             return await self._position(contender, until)
         if not await self.is_own(contender, f"{path}/{position.own.node}", until):
             return await self._position(contender, until)
@@ -267,7 +267,7 @@ class QueueBackend(EnteringBackend):
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Delete the claim's node: the known one or, after a lost reply, every node of it."""
         contender = self.contenders.get(claim.id)
-        held = contender is None or contender.lease_end < FOREVER
+        held = contender is None or claim.id in self.leases
         known = contender.paths if contender is not None and not contender.attempt else []
         paths = known if known and not tombstone else await self._nodes_of(claim, until)
         deleted = await self.delete(until, paths)

@@ -182,7 +182,7 @@ class Semaphores:
                 continue
             position = position_of(view.queue, contender.owner)
             if position is None:
-                contender.restart()
+                backend.restart(contender)
                 continue
             own = f"{queue_path(path)}/{position.own.node}"
             if not await backend.is_own(contender, own, until):

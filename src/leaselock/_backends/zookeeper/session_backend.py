@@ -1,11 +1,9 @@
 """What both protocols share: holds that end with a session, and waits that end with a watch.
 
-Invariant 1: a node exists no longer than the lease of its claim. If nothing renews the lease, the
-maintenance process deletes the node; if the client cannot, its session ends.
-Invariant 2: whether a hold is valid is read behind a `QuorumBarrier`, which a majority of the
+Invariant 1: whether a hold is valid is read behind a `QuorumBarrier`, which a majority of the
 servers answers. A server that is cut off from the majority still answers pings, reads and `sync`,
 and these prove nothing.
-Invariant 3: a watch event is only a hint to ask again. Every claim asks again after a reconnect,
+Invariant 2: a watch event is only a hint to ask again. Every claim asks again after a reconnect,
 because events of the time in between are lost.
 """
 
@@ -45,7 +43,6 @@ from leaselock._core.backend import (
     LockState,
     Watched,
 )
-from leaselock._core.background import Background
 from leaselock._core.effects import FOREVER, Call
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
@@ -106,8 +103,6 @@ class SessionBackend(Maintenance):
         self.watchers: dict[str, dict[str, None]] = {}
         # The watched node of each claim that only watches its lock.
         self.observed: dict[str, str] = {}
-        self.maintenance = Background()
-        self.next_maintenance = FOREVER
         # Ended holds whose nodes are yet to be deleted, and when that was tried last.
         self.pending_deletes: list[Contender] = []
         self.deletes_tried = 0.0
@@ -185,29 +180,31 @@ class SessionBackend(Maintenance):
         return Watched(state, RECHECK_INTERVAL if node else 0.0)
 
     async def _maintained(self) -> None:
-        if not self.maintenance.running:
+        if not self.background.running:
             self.connection.subscribe(self.mailbox)
-            await self.maintenance.start(self._maintain, "session")
+            await self.background.start(self._maintain, "session")
 
     async def _maintain(self) -> None:
-        """Handle events; prove the session for waiters; delete the nodes of ended leases; and end
-        the session when the client is closed.
+        """Handle events and end leases; end the session when the client is closed. If the server
+        has refused it, the next request starts this again.
         """
-        try:
-            while True:
-                self.next_maintenance = self._next_delete()
-                until = min(self.next_maintenance, self._next_proof())
-                self._handle(await Call(self.connection, AwaitEvents(self.mailbox), until))
-                await self._prove()
-                await self._end_leases()
-        except StoreError:
-            # The client was closed, or the server refuses it. The next request starts this again.
-            self.wake((WAKE_ALL,))
+        await self.end_leases()
+        self.wake((WAKE_ALL,))
         try:
             if self.connection.interrupted:
                 await Call(self.connection, CloseSession(), self.now() + CLOSE_TIMEOUT)
         finally:
             self.connection.unsubscribe(self.mailbox)
+
+    async def await_events(self, until: float) -> None:
+        """Handle events, and prove the session for waiters."""
+        until = min(until, self._next_proof())
+        self._handle(await Call(self.connection, AwaitEvents(self.mailbox), until))
+        await self._prove()
+
+    def end_wait(self, claim: Claim) -> None:
+        """Let the background operation wait again, with an earlier deadline."""
+        self.mailbox.put("")
 
     def _next_proof(self) -> float:
         if not self.signals:
@@ -236,7 +233,8 @@ class SessionBackend(Maintenance):
         """Report the loss of all holds of a session that the servers have ended."""
         for contender in tuple(self.contenders.values()):
             node = contender.node
-            if contender.lease_end < FOREVER and node is not None and node.session == session:
+            holds = contender.claim.id in self.leases
+            if holds and node is not None and node.session == session:
                 self.lose(contender.claim.id, ENDED)
 
     def _wake(self, claim: str, deleted: bool) -> None:
@@ -265,11 +263,12 @@ class SessionBackend(Maintenance):
         contender = self.contenders.get(claim.id)
         if contender is not None:
             self._unwatch(contender)
-            if contender.lease_end == FOREVER:
+            if claim.id not in self.leases:
                 self.drop(claim)
 
     def drop(self, claim: Claim) -> None:
         """The claim has ended."""
+        self.leases.pop(claim.id, None)
         contender = self.contenders.pop(claim.id, None)
         if contender is not None:
             self._unwatch(contender)
@@ -291,13 +290,18 @@ class SessionBackend(Maintenance):
         ended = [one.attempt for one in self.pending_deletes if one.claim.id == claim.id]
         return self.contenders.setdefault(claim.id, Contender(claim, max(ended, default=-1) + 1))
 
+    def restart(self, contender: Contender) -> None:
+        """The node of the claim is gone, so it neither holds nor waits."""
+        contender.forget_nodes()
+        self.leases.pop(contender.claim.id, None)
+
     def reenter(self, ended: Contender) -> Contender:
         """The contender of a claim whose lease ended before its grant was received."""
         return self.contenders.setdefault(ended.claim.id, Contender(ended.claim, ended.attempt + 1))
 
     async def granted(self, contender: Contender) -> None:
         """The claim holds from now on, for its lease at most."""
-        contender.lease_end = self.now() + contender.claim.lease
+        self.begin_lease(contender.claim)
         node = contender.node
         if node is not None and contender.mode == "exclusive" and contender.token == node.token:
             for claim in self.watchers.get(node.path, ()):
@@ -305,10 +309,7 @@ class SessionBackend(Maintenance):
                 # that there was no upgrade since they entered, and that no other node conflicts.
                 if claim in self.contenders:
                     self.contenders[claim].watches_holder = True
-        if contender.lease_end < self.next_maintenance:
-            self.next_maintenance = contender.lease_end
-            # The maintenance process waits with a later deadline: let it wait again.
-            self.mailbox.put("")
+        self.plan(contender.claim)
         await self._maintained()
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
@@ -336,21 +337,23 @@ class SessionBackend(Maintenance):
             return False
         if any(path in contender.needed and path not in found for path in asked.needed):
             return False
-        contender.lease_end = max(contender.lease_end, self.now() + claim.lease)
+        self.extend_lease(claim)
         return True
 
-    async def _end_leases(self) -> None:
-        """End the leases that are over. They do not hold from this step on, whichever replies are
-        still to come.
-        """
-        for contender in [c for c in self.contenders.values() if c.lease_end <= self.now()]:
-            contender.ended = True
-            self.drop(contender.claim)
-            if contender.node is not None:
-                self.pending_deletes.append(contender)
+    def end_hold(self, claim: Claim) -> None:
+        """Delete the node of the hold, in the background."""
+        contender = self.contenders[claim.id]
+        contender.ended = True
+        self.drop(claim)
+        if contender.node is not None:
+            self.pending_deletes.append(contender)
+
+    async def work(self) -> float:
+        """Delete the nodes of ended holds, and repeat that until the server confirms it."""
         if self.pending_deletes and self.now() >= self.deletes_tried + DELETE_RETRY:
             self.deletes_tried = self.now()
             await self._delete_ended()
+        return self.deletes_tried + DELETE_RETRY if self.pending_deletes else FOREVER
 
     async def _delete_ended(self) -> None:
         ended = tuple(self.pending_deletes)
@@ -361,10 +364,6 @@ class SessionBackend(Maintenance):
     async def remove(self, until: float, ended: Iterable[Contender]) -> None:
         """Delete the nodes of ended holds, if they still exist."""
         await self.delete(until, [path for one in ended for path in one.paths])
-
-    def _next_delete(self) -> float:
-        ends = min((one.lease_end for one in self.contenders.values()), default=FOREVER)
-        return min(ends, self.deletes_tried + DELETE_RETRY) if self.pending_deletes else ends
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release the claim, or cancel it; say whether it held."""
@@ -390,11 +389,10 @@ class SessionBackend(Maintenance):
     def after_fork(self) -> None:
         """Forget all claims: after a fork, or in a new event loop."""
         super().after_fork()
+        self.reset_leases()
         self.connection.unsubscribe(self.mailbox)
         self.mailbox = Mailbox()
         self.contenders = {}
         self.watchers = {}
         self.observed = {}
         self.pending_deletes = []
-        self.maintenance = Background()
-        self.next_maintenance = FOREVER
