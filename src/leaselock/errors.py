@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 class LeaselockError(Exception):
     """The base class of all errors but those about an argument: TypeError and ValueError."""
 
-    __module__ = "leaselock"
-
 
 class AcquireTimeout(LeaselockError, TimeoutError):
     """The lock was not free within the time allowed. `Lock.try_acquire` returns None instead.
@@ -46,8 +44,6 @@ class AcquireTimeout(LeaselockError, TimeoutError):
     ...     print(error)
     could not acquire 'order:5' in redis://db within 2.5 s: held by web-3, process 47, main for 3 s
     """
-
-    __module__ = "leaselock"
 
     name: str
     """The name of the lock."""
@@ -89,8 +85,6 @@ class AcquireTimeout(LeaselockError, TimeoutError):
 class AcquireCancelled(LeaselockError):
     """`Lock.cancel` has ended the wait for the lock: nothing more is held than before."""
 
-    __module__ = "leaselock"
-
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
@@ -107,8 +101,6 @@ class DeadlockDetected(LeaselockError):
     `Client.deadlocks` returns it, *detail* says which owner waits for which.
     """
 
-    __module__ = "leaselock"
-
     def __init__(self, name: str, detail: str, deadlock: "Deadlock" = ()) -> None:
         super().__init__(name, detail, deadlock)
         self.name = name
@@ -121,8 +113,6 @@ class DeadlockDetected(LeaselockError):
 
 class AlreadyHeld(LeaselockError, RuntimeError):
     """This thread or task holds the lock already, and acquires it with ``reentrant=False``."""
-
-    __module__ = "leaselock"
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -145,8 +135,6 @@ class WouldDeadlock(LeaselockError, RuntimeError):
     of the same event loop, or the thread itself. The wait would block it, and it could never
     release. Use AsyncClient in tasks, or do not wait.
     """
-
-    __module__ = "leaselock"
 
     def __init__(self, name: str, wanted: str, holder: str = "") -> None:
         super().__init__(name, wanted, holder)
@@ -174,8 +162,6 @@ class LimitMismatch(LeaselockError, ValueError):
     *wanted* is what was asked for, *found* what the store has: a number of permits, or None for a
     lock; 0 where the number is not known.
     """
-
-    __module__ = "leaselock"
 
     def __init__(
         self, name: str, wanted: "int | None", found: "int | None", permits: int = 1
@@ -205,8 +191,6 @@ def _permits(number: int) -> str:
 class NotHeld(LeaselockError, RuntimeError):
     """The caller does not hold this lock. Nothing was changed."""
 
-    __module__ = "leaselock"
-
     def __init__(self, name: str, message: str) -> None:
         super().__init__(name, message)
         self.name = name
@@ -222,8 +206,6 @@ class LeaseLost(LeaselockError):
     *token* is its fencing token, *reason* why it was lost, *store* the URL of its store, without
     secrets.
     """
-
-    __module__ = "leaselock"
 
     def __init__(self, name: str, token: int, reason: str, store: str = "") -> None:
         super().__init__(name, token, reason, store)
@@ -244,13 +226,9 @@ def _within(store: str) -> str:
 class InvalidName(LeaselockError, ValueError):
     """The text cannot be the name of a lock."""
 
-    __module__ = "leaselock"
-
 
 class ClientClosed(LeaselockError):
     """The client was closed; make a new one."""
-
-    __module__ = "leaselock"
 
 
 class StaleVersion(LeaselockError):
@@ -258,8 +236,6 @@ class StaleVersion(LeaselockError):
 
     *expected* is the version that was read, *found* the version that the row has.
     """
-
-    __module__ = "leaselock"
 
     def __init__(self, table: str, key: dict[str, object], expected: int, found: int) -> None:
         super().__init__(table, key, expected, found)
@@ -282,8 +258,6 @@ class FenceRejected(LeaselockError):
     already happened.
     """
 
-    __module__ = "leaselock"
-
     def __init__(self, table: str, key: dict[str, object], token: int, found: int) -> None:
         super().__init__(table, key, token, found)
         self.table = table
@@ -302,8 +276,6 @@ class FenceRejected(LeaselockError):
 
 class RowNotFound(LeaselockError, LookupError):
     """There is no row with this key. Nothing was written."""
-
-    __module__ = "leaselock"
 
     def __init__(self, table: str, key: dict[str, object]) -> None:
         super().__init__(table, key)
@@ -325,8 +297,6 @@ class StoreError(LeaselockError):
     'order:5' in redis://db/0: db:6379: Error 111 connecting to db:6379. Connection refused.: check
     that it runs and that this host can reach it: leaselock doctor 'redis://db/0'
     """
-
-    __module__ = "leaselock"
 
     reason: "ErrorReason" = "refused"
     """Why: the store is "unreachable", or does not answer; permission was "denied"; the URL, the
@@ -367,13 +337,9 @@ class StoreError(LeaselockError):
 class NotApplied(StoreError):
     """The store refused the request, or was never reached: certainly nothing was applied."""
 
-    __module__ = "leaselock"
-
 
 class StoreUnreachable(NotApplied, ConnectionError):
     """The store could not be reached: certainly nothing was applied."""
-
-    __module__ = "leaselock"
 
     reason: "ErrorReason" = "unreachable"
 
@@ -386,12 +352,13 @@ def not_applied(message: str, reason: "ErrorReason") -> NotApplied:
 class OutcomeUnknown(StoreError, ConnectionError):
     """No answer arrived: the request may have been applied."""
 
-    __module__ = "leaselock"
-
     reason: "ErrorReason" = "unreachable"
 
 
 class UnsafeProtocolWarning(UserWarning):
     """The chosen protocol can let two holders in; the message says when."""
 
-    __module__ = "leaselock"
+
+for _kind in tuple(globals().values()):
+    if isinstance(_kind, type):
+        _kind.__module__ = "leaselock"  # where users import it, and tracebacks show it
