@@ -210,4 +210,4 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
     return Opened(backend, STORE.protocol_of(parts), url, blocking=(store,))
 
 
-STORE = StoreType("folder", ("queue",), open_store)
+STORE = StoreType("folder", {"queue": CAPABILITIES}, open_store)

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from leaselock._backends import Opened, StoreType
 from leaselock._backends.document.adapter import (
     Changed,
     Changes,
@@ -26,7 +25,7 @@ from leaselock._backends.document.adapter import (
     Stored,
     Traits,
 )
-from leaselock._backends.document.store import COMMON_OPTIONS, opened
+from leaselock._backends.document.store import document_store, opened
 from leaselock._backends.url import decoded, parse, yes_or_no
 from leaselock._core.backend import Finding
 from leaselock._core.lifecycle import Node
@@ -34,6 +33,8 @@ from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from leaselock._backends import Opened
 
 # The longest that a listener waits at once, and how many documents one list has.
 LONGEST_WAIT, PAGE = 3600.0, 3
@@ -280,5 +281,5 @@ def open_folder(named: str, now: Callable[[], float], *, aio: bool = False) -> O
 
 
 SWITCHES = ("watch", "current", "clock")
-MEMORY = StoreType("document", ("document",), open_memory, options=(*COMMON_OPTIONS, *SWITCHES))
-FOLDER = StoreType("document folder", ("document",), open_folder, options=COMMON_OPTIONS)
+MEMORY = document_store("document", open_memory, SWITCHES, listens=True)
+FOLDER = document_store("document folder", open_folder)

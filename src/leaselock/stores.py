@@ -15,7 +15,7 @@ from leaselock._backends.document.adapter import (
     Stored,
     Traits,
 )
-from leaselock._backends.document.store import COMMON_OPTIONS
+from leaselock._backends.document.store import COMMON_OPTIONS, document_store
 from leaselock._backends.document.store import opened as open_documents
 from leaselock._backends.url import StoreURL, decoded, parse
 from leaselock._core.backend import (
@@ -100,6 +100,7 @@ __all__ = [
     "Watch",
     "answer",
     "decoded",
+    "document_store",
     "open_documents",
     "parse",
 ]

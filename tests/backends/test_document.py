@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from testkit.documents import MEMORY, ROOMS, Listener, Memory, Room
+from testkit.documents import ROOMS, Listener, Memory, Room
 
 import leaselock
 from leaselock._backends import SCHEMES, open_store
@@ -29,8 +29,7 @@ pytestmark = pytest.mark.usefixtures("installed")
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The store in memory."""
-    monkeypatch.setitem(SCHEMES, "documents", "testkit.documents")
-    monkeypatch.setattr("testkit.documents.STORE", MEMORY, raising=False)
+    monkeypatch.setitem(SCHEMES, "documents", "testkit.documents:MEMORY")
     yield
     ROOMS.clear()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from testkit.documents import MEMORY, ROOMS, Memory
+from testkit.documents import ROOMS, Memory
 from testkit.servers.process import eventually
 
 import leaselock
@@ -84,8 +84,7 @@ def rows() -> dict[str, list[Requests]]:
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The URL of a store in memory, without options."""
-    monkeypatch.setitem(SCHEMES, "documents", "testkit.documents")
-    monkeypatch.setattr("testkit.documents.STORE", MEMORY, raising=False)
+    monkeypatch.setitem(SCHEMES, "documents", "testkit.documents:MEMORY")
     yield f"documents://{uuid.uuid4().hex}"
     ROOMS.clear()
 

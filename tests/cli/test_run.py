@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.processes import LEASELOCK, Shell, ended, has_word, paced, said, until
 
-from leaselock._cli.child import has_password
+from leaselock._backends.url import may_hold_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,8 +189,8 @@ def test_nested_command_does_not_fall_back_to_the_embedded_store(shell: Shell) -
         ("", False),
     ],
 )
-def test_has_password(url: str, expected: bool) -> None:
-    assert has_password(url) is expected
+def test_may_hold_secret(url: str, expected: bool) -> None:
+    assert may_hold_secret(url) is expected
 
 
 def test_shell_command_reads_stdin(shell: Shell) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.core.test_service import LATE, Fixture, mutex_of
 from verification.simulation.simulator import Interrupted
 
-from leaselock._backends import ABLE
+from leaselock._backends import stores_with
 from leaselock._core import conversion
 from leaselock._core.backend import BreakLock, Convert, Converted, Release, Renew
 from leaselock._core.effects import FOREVER, Call, Wait
@@ -488,14 +488,14 @@ def test_a_protocol_without_update_says_so() -> None:
     fixture = Fixture()
     _, service = fixture.client()
     backend = service.context(None).registry.backend
-    service.able = ABLE
+    service.able = stores_with
     modes: frozenset[Mode] = frozenset({"exclusive", "shared"})
     backend.capabilities = backend.capabilities._replace(modes=modes)
     locks = service.rwlock("a", reentrant=True, timeout=None, **OPTIONS)
     assert set(locks) == modes
-    with pytest.raises(ValueError, match=r"without .update.: .*SQLite"):
-        lock_of_mode(locks, "update", ABLE)
-    with pytest.raises(ValueError, match="has no semaphores: memory, SQLite"):
+    with pytest.raises(ValueError, match=r"without .update. .*SQLite"):
+        lock_of_mode(locks, "update", stores_with)
+    with pytest.raises(ValueError, match=r"has no semaphores .*: memory, SQLite"):
         service.semaphore("s", 2, timeout=None, **OPTIONS)
 
 

@@ -10,7 +10,7 @@ from leaselock._api.connect import connect
 from leaselock._api.forgotten import end_forgotten
 from leaselock._api.guard import Guard
 from leaselock._api.log import attach
-from leaselock._backends import ABLE
+from leaselock._backends import stores_with
 from leaselock._core.client_core import ClientCore
 from leaselock._core.lease_handle import if_granted
 from leaselock._core.validation import checked_body, lock_of_mode
@@ -89,7 +89,7 @@ class AsyncClient:
             notes=opened.notes,
             deadlock_timeout=deadlock_timeout,
             label_from=label_from,
-            able=ABLE,
+            able=stores_with,
         )
         self._driver.serve(self._core)
         self._url = opened.shown
@@ -781,7 +781,7 @@ class AsyncRWLock:
     @property
     def update(self) -> AsyncLock:
         """The side that can be upgraded; ValueError where the protocol does not have it."""
-        return lock_of_mode(self._locks, "update", ABLE)
+        return lock_of_mode(self._locks, "update", stores_with)
 
     async def locked(self) -> bool:
         """Return whether the lock is held, on any side."""

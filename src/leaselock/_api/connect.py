@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from leaselock._backends import Opened, open_store
+from leaselock._backends import Opened, built_in, open_store
+from leaselock._backends.url import EMBEDDED, OF_PROCESS, may_hold_secret, scheme_of
 from leaselock._core.backend import Finding
 from leaselock._core.validation import refuse
 
@@ -56,6 +57,20 @@ OneStore: TypeAlias = str | os.PathLike[str] | RedisClient | ZooKeeperClient | S
 Store: TypeAlias = OneStore | Sequence[OneStore] | None
 
 
+__all__ = [
+    "EMBEDDED",
+    "OF_PROCESS",
+    "Store",
+    "built_in",
+    "connect",
+    "may_hold_secret",
+    "named_by_environment",
+    "scheme_of",
+    "url_in_file",
+    "with_absolute_path",
+]
+
+
 def _user_id() -> str:
     return f" (uid {os.getuid()})" if hasattr(os, "getuid") else ""
 
@@ -90,6 +105,16 @@ def url_in_file(path: str) -> str:
         what = "more than one line" if url else "empty"
         raise ValueError(f"the file {path!r} has no URL of a store: it is {what}")
     return url
+
+
+def with_absolute_path(url: str) -> str:
+    """Return the URL for a process in another directory: the path of a file may be relative."""
+    path = url[len(DEFAULT) :]
+    if not url.lower().startswith(DEFAULT) or path.startswith(("/", "?")) or not path:
+        return url
+    from urllib.parse import quote
+
+    return f"{DEFAULT}{quote(os.getcwd())}/{path}"
 
 
 def named_by_environment() -> str | None:
@@ -132,7 +157,7 @@ def connect(
     if isinstance(store, os.PathLike):
         from urllib.parse import quote_from_bytes
 
-        store = f"sqlite:///{quote_from_bytes(os.fsencode(os.path.abspath(store)))}"
+        store = f"{DEFAULT}{quote_from_bytes(os.fsencode(os.path.abspath(store)))}"
     opened = open_store(store, now, aio=aio, prefix=prefix)
     if protocol is None:
         return opened

@@ -11,7 +11,7 @@ from leaselock._api.connect import connect
 from leaselock._api.forgotten import end_forgotten
 from leaselock._api.guard import Guard
 from leaselock._api.log import attach
-from leaselock._backends import ABLE
+from leaselock._backends import stores_with
 from leaselock._core.client_core import ClientCore
 from leaselock._core.lease_handle import if_granted
 from leaselock._core.validation import checked_body, lock_of_mode
@@ -92,7 +92,7 @@ class Client:
             notes=opened.notes,
             deadlock_timeout=deadlock_timeout,
             label_from=label_from,
-            able=ABLE,
+            able=stores_with,
         )
         self._driver.serve(self._core)
         self._url = opened.shown
@@ -775,7 +775,7 @@ class RWLock:
     @property
     def update(self) -> Lock:
         """The side that can be upgraded; ValueError where the protocol does not have it."""
-        return lock_of_mode(self._locks, "update", ABLE)
+        return lock_of_mode(self._locks, "update", stores_with)
 
     def locked(self) -> bool:
         """Return whether the lock is held, on any side."""

@@ -1,13 +1,15 @@
 """Which store serves a URL, or a client that the user has.
 
-A store is described by one `StoreType`. Those of this package are in a table by the schemes of
-their URLs; others are found by the entry points of the group ``leaselock.stores``, whose names are
-schemes. A store is loaded when its scheme is used, and its client library not before that.
+A store describes itself by one `StoreType`, which is found by the scheme of its URL: those of
+other distributions by the entry points of the group ``leaselock.stores``, whose names are schemes;
+those of this package in a table of the same form, which needs no look at what is installed
+(decision 29). A store is loaded when its scheme is used, and its client library not before that.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,10 +17,10 @@ from leaselock._backends.libraries import check_version, library
 from leaselock._backends.url import EMBEDDED, check_form, parse, with_user, without_driver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from leaselock._backends.url import StoreURL
-    from leaselock._core.backend import Backend, Finding
+    from leaselock._core.backend import Backend, Capabilities, Finding
     from leaselock._core.lifecycle import Lifecycle, Node
 
 
@@ -44,13 +46,15 @@ class Opened(NamedTuple):
 class StoreType(NamedTuple):
     """What a store says of itself.
 
-    >>> STORE = StoreType("a file", ("queue",), open_store, options=("poll",))
+    >>> STORE = StoreType("a file", {"queue": CAPABILITIES}, open_store, options=("poll",))
     """
 
     name: str
     """How messages name it."""
-    protocols: tuple[str, ...]
-    """Its ways of locking, the default first: each excludes only itself."""
+    protocols: Mapping[str, Capabilities]
+    """Its ways of locking, the default first: each excludes only itself. What each can do unless an
+    option of the URL takes it away: messages name the stores that can do what another one cannot.
+    """
     open: Callable[..., Opened]
     """Called with the URL, or a client of the user's; a function that reads the clock of all
     deadlines; and *aio*, whether the calls are awaited. It opens no connection yet. ValueError for
@@ -60,6 +64,10 @@ class StoreType(NamedTuple):
     """The options of its URL besides ``protocol``, where `protocol_of` checks them."""
     prefixes: bool = False
     """Whether the keys of its locks may have a prefix: *open* takes ``prefix=``."""
+    conditions: Mapping[str, str] = {}
+    """By a mode or the name of a capability, when an option takes it away: "without replicas"."""
+    title: str = ""
+    """What the manual calls it, if not by its name."""
 
     def protocol_of(self, url: StoreURL) -> str:
         """The protocol of ``?protocol=``, or the default; ValueError for an unknown option."""
@@ -70,40 +78,44 @@ class StoreType(NamedTuple):
         """The protocol to use; ValueError for an unknown one."""
         return check_protocol(wanted, self.protocols, self.name)
 
+    def able(self, what: str) -> str:
+        """How messages name it as a store that has the mode or the capability *what*; empty if no
+        protocol of it has.
+        """
+        able = [
+            protocol
+            for protocol, can in self.protocols.items()
+            if what in can.modes or getattr(can, what, False)
+        ]
+        which = f"by {' and '.join(able)}" if 0 < len(able) < len(self.protocols) else ""
+        words = (self.name, which, self.conditions.get(what, ""))
+        return " ".join(filter(None, words)) if able else ""
 
-# What some stores cannot do, and which can: messages name them.
-SHARING = (
-    "memory, SQLite, PostgreSQL, MySQL by lease and row, Redis by hash, ZooKeeper by queue, etcd, "
-    "Kubernetes, DynamoDB and S3 have them"
-)
-ABLE = {
-    "shared": SHARING,
-    "update": (
-        "memory, SQLite, PostgreSQL and MySQL by lease, etcd, Kubernetes, DynamoDB and S3 have it"
-    ),
-    "permits": (
-        "memory, SQLite, PostgreSQL and MySQL by lease, Redis by hash, ZooKeeper by queue with "
-        "kazoo's names, etcd, Kubernetes, DynamoDB and S3 have them"
-    ),
-    "min_hold": (
-        'memory, SQLite, PostgreSQL and MySQL by protocol "lease", Redis by "hash" without '
-        "replicas, etcd, Kubernetes, DynamoDB and S3"
-    ),
-    "tokens": "memory, Redis by hash or string, etcd, Kubernetes, DynamoDB and S3 have them",
-    "cached": "memory, and Redis by hash or string without replicas",
-}
 
-__all__ = ["ABLE", "Opened", "StoreType", "check_protocol", "library", "open_store", "split_urls"]
+__all__ = [
+    "Opened",
+    "StoreType",
+    "built_in",
+    "check_protocol",
+    "library",
+    "open_store",
+    "split_urls",
+    "stores_with",
+]
 
 GROUP = "leaselock.stores"
 
-REDIS = "leaselock._backends.redis.store"
-REDLOCK = "leaselock._backends.redlock.store"
-DYNAMODB = "leaselock._backends.dynamodb.store"
-S3 = "leaselock._backends.s3.store"
+REDIS = "leaselock._backends.redis.store:STORE"
+REDLOCK = "leaselock._backends.redlock.store:STORE"
+ETCD = "leaselock._backends.etcd.store:STORE"
+ZOOKEEPER = "leaselock._backends.zookeeper.store:STORE"
+POSTGRES = "leaselock._backends.sql.store:POSTGRES"
+MYSQL = "leaselock._backends.sql.store:MYSQL"
+DYNAMODB = "leaselock._backends.dynamodb.store:STORE"
+S3 = "leaselock._backends.s3.store:STORE"
 SCHEMES = {
-    "memory": "leaselock._backends.memory.store",
-    "sqlite": "leaselock._backends.sqlite.store",
+    "memory": "leaselock._backends.memory.store:STORE",
+    "sqlite": "leaselock._backends.sqlite.store:STORE",
     "redis": REDIS,
     "rediss": REDIS,
     "unix": REDIS,
@@ -111,14 +123,14 @@ SCHEMES = {
     "rediss+sentinel": REDIS,
     "redis+cluster": REDIS,
     "rediss+cluster": REDIS,
-    "etcd": "leaselock._backends.etcd.store",
-    "etcds": "leaselock._backends.etcd.store",
-    "zookeeper": "leaselock._backends.zookeeper.store",
-    "postgresql": "leaselock._backends.sql.store",
-    "postgres": "leaselock._backends.sql.store",
-    "kubernetes": "leaselock._backends.kubernetes.store",
-    "mysql": "leaselock._backends.sql.store",
-    "mariadb": "leaselock._backends.sql.store",
+    "zookeeper": ZOOKEEPER,
+    "etcd": ETCD,
+    "etcds": ETCD,
+    "kubernetes": "leaselock._backends.kubernetes.store:STORE",
+    "postgresql": POSTGRES,
+    "postgres": POSTGRES,
+    "mysql": MYSQL,
+    "mariadb": MYSQL,
     "dynamodb": DYNAMODB,
     "s3": S3,
 }
@@ -127,8 +139,8 @@ SCHEMES = {
 OBJECTS = {
     "redis": REDIS,
     "valkey": REDIS,
-    "kazoo": "leaselock._backends.zookeeper.store",
-    "sqlalchemy": "leaselock._backends.sql.store",
+    "kazoo": ZOOKEEPER,
+    "sqlalchemy": POSTGRES,  # of any database that it knows
     "botocore.DynamoDB": DYNAMODB,
     "boto3.dynamodb.Table": DYNAMODB,
     "boto3.s3.Bucket": S3,
@@ -151,7 +163,7 @@ def open_store(
             target = _several(target)
     how: dict[str, Any] = {"aio": aio} if prefix is None else {"aio": aio, "prefix": prefix}
     if isinstance(target, list | tuple):
-        return _built_in(REDLOCK).open(target, now, **how)
+        return _load(REDLOCK).open(target, now, **how)
     store = _of_url(target) if isinstance(target, str) else _of_object(target)
     if prefix is not None and not store.prefixes:
         raise ValueError("prefix= is for locks in Redis and Valkey, whose keys are shared")
@@ -175,15 +187,29 @@ def _several(urls: str) -> object:
     return found if len(found) > 1 else urls
 
 
-def _built_in(module: str) -> StoreType:
-    store: StoreType = import_module(module).STORE
+def _load(value: str) -> StoreType:
+    module, _, name = value.partition(":")
+    store: StoreType = getattr(import_module(module), name)
     return store
+
+
+def built_in() -> Iterator[tuple[StoreType, tuple[str, ...]]]:
+    """The stores of this package that this interpreter can load, with their schemes."""
+    for value in dict.fromkeys(SCHEMES.values()):
+        with suppress(ImportError):
+            yield _load(value), tuple(scheme for scheme in SCHEMES if SCHEMES[scheme] == value)
+
+
+def stores_with(what: str) -> str:
+    """The stores of this package that have a mode or a capability, for messages."""
+    *others, last = [named for store, _ in built_in() if (named := store.able(what))]
+    return f"{', '.join(others)} and {last}"
 
 
 def _of_url(url: str) -> StoreType:
     scheme = url.partition(":")[0].lower()
-    module = SCHEMES.get(scheme)
-    store = _installed(scheme, url) if module is None else _built_in(module)
+    value = SCHEMES.get(scheme)
+    store = _installed(scheme, url) if value is None else _load(value)
     if scheme not in EMBEDDED:
         parse(url)
     return store
@@ -219,9 +245,9 @@ def _of_object(target: object) -> StoreType:
         package = kind.__module__.partition(".")[0]
         if package in OBJECTS:
             check_version(package)
-            return _built_in(OBJECTS[package])
+            return _load(OBJECTS[package])
         if (name := f"{package}.{kind.__name__}") in OBJECTS:
-            return _built_in(OBJECTS[name])
+            return _load(OBJECTS[name])
     raise TypeError(
         "a store is named by a URL such as 'sqlite:///', a list of Redis masters, or a client of "
         "redis-py, valkey-py, kazoo, SQLAlchemy or boto3 (DynamoDB, S3), not by one of type "
@@ -229,10 +255,10 @@ def _of_object(target: object) -> StoreType:
     )
 
 
-def check_protocol(wanted: str | None, known: tuple[str, ...], store: str) -> str:
+def check_protocol(wanted: str | None, known: Collection[str], store: str) -> str:
     """The protocol to use, the first known being the default."""
     if wanted is None:
-        return known[0]
+        return next(iter(known))
     if wanted not in known:
         choice = ", ".join(known)
         raise ValueError(f"the {store} store has no protocol {wanted!r}: it knows {choice}")

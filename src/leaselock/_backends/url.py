@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # These stores have no login, so '@' is an ordinary character in their URLs.
 EMBEDDED = ("memory", "sqlite")
+# Locks in these end with the process.
+OF_PROCESS = ("memory",)
 # In these URLs a path is the name of a file, which may contain any character.
 FILES = (*EMBEDDED, "unix")
 # The drivers that URLs of SQLAlchemy may name; the first one is the one that is used.
@@ -102,6 +104,23 @@ class StoreURL(NamedTuple):
         options = [(key, value) for key, value in self.options.items() if key in public]
         query = f"?{urlencode(options)}" if options else ""
         return f"{self.scheme}://{self.authority}{self.path}{query}"
+
+
+def scheme_of(url: str) -> str:
+    """The scheme of a URL, in lower case."""
+    return url.partition(":")[0].lower()
+
+
+def may_hold_secret(url: str) -> bool:
+    """Whether one URL or several may hold a secret: before a host or in an option."""
+    if scheme_of(url) in EMBEDDED:
+        return False
+    # This also finds a password with an unquoted slash, and one in the second of several URLs. An
+    # option whose name is percent-encoded counts as a secret.
+    login, at, _ = url.partition("://")[2].rpartition("@")
+    parts = url.replace("?", "&").replace(",", "&").split("&")
+    names = [part.partition("=")[0] for part in parts if "://" not in part]
+    return bool(at and ":" in login) or any("%" in name or is_secret(name) for name in names)
 
 
 def with_user(shown: str, user: str | None) -> str:

@@ -13,11 +13,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from leaselock._api.connect import may_hold_secret, with_absolute_path
 from leaselock._cli import exit_codes
 from leaselock._cli.exit_codes import CannotRun, Usage
 from leaselock._cli.output import say
 from leaselock._cli.several import names_of
-from leaselock._cli.store import EMBEDDED, OUTER_URL, URL, URL_FILE
+from leaselock._cli.store import OUTER_URL, URL, URL_FILE
 
 if sys.platform != "win32":
     import fcntl
@@ -35,14 +36,12 @@ INIT = 1
 # Python ignores these two for itself; the command expects their default actions.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 STANDARD = 3
-RELATIVE = "sqlite:///"
 STACK = "LEASELOCK_STACK"
 UNLOCKED = "LEASELOCK_UNLOCKED"
 SLOT = "LEASELOCK_SLOT"
 STACK_STORES = "LEASELOCK_STACK_BACKENDS"
 # Names have no control characters, but may have spaces.
 STACK_SEPARATOR = "\n"
-SECRETS = ("pass", "pwd", "secret", "token", "auth", "%")
 
 
 def enclosing_locks() -> list[tuple[str, str]]:
@@ -74,13 +73,11 @@ def command_environment(
 ) -> Mapping[str, str]:
     """Return this process's environment with the lock added, and without a URL with a secret."""
     env = dict(os.environ)
-    if has_password(env.get(URL, "")):
+    if may_hold_secret(env.get(URL, "")):
         del env[URL]
-    elif _has_relative_path(env.get(URL, "")):
-        from urllib.parse import quote
-
+    elif URL in env:
         # The command may run in another directory.
-        env[URL] = f"sqlite:///{quote(os.getcwd())}/{env[URL][len(RELATIVE) :]}"
+        env[URL] = with_absolute_path(env[URL])
     if env.get(URL_FILE):
         env[URL_FILE] = os.path.abspath(env[URL_FILE])
     held = [*enclosing_locks(), *((name, backend) for name in names_of(lease))]
@@ -104,24 +101,6 @@ def command_environment(
         STACK: STACK_SEPARATOR.join(names),
         STACK_STORES: STACK_SEPARATOR.join(stores),
     }
-
-
-def _has_relative_path(url: str) -> bool:
-    path = url[len(RELATIVE) :]
-    return url.lower().startswith(RELATIVE) and not path.startswith(("/", "?")) and path != ""
-
-
-def has_password(url: str) -> bool:
-    """Return whether the URL of a store may hold a secret: before the host or in an option."""
-    if url.lower().startswith(EMBEDDED):
-        return False
-    # This also finds a password with an unquoted slash, and one in the second of several URLs.
-    # An option whose key is percent-encoded ("%" in SECRETS) counts as a secret.
-    login, at, _ = url.partition("://")[2].rpartition("@")
-    parts = url.replace("?", "&").replace(",", "&").split("&")
-    keys = [part.partition("=")[0].lower() for part in parts if "://" not in part]
-    keys = [key for key in keys if key != "token_ttl"]
-    return bool(at and ":" in login) or any(secret in key for key in keys for secret in SECRETS)
 
 
 def parse_signal(text: str) -> signal.Signals:

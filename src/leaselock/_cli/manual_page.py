@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from leaselock import __version__
+from leaselock._api.connect import OF_PROCESS, built_in
 from leaselock._cli import exit_codes
 from leaselock._cli.arguments import parser_of, top_parser
 from leaselock._cli.commands import COMMANDS, DURATIONS
@@ -17,10 +19,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 leaselock runs commands under a distributed lock, and shows and administers the locks of a store:
-an SQLite file (the default, for the processes of one machine), Redis or Valkey, ZooKeeper, etcd,
-Kubernetes, PostgreSQL, MySQL or MariaDB, DynamoDB, or an object store (S3). A lock is held by a
-lease, which ends by itself when its holder dies.
+{stores}. A lock is held by a lease, which ends by itself when its holder dies.
 """
+WIDTH = 98
 ENVIRONMENT = {
     "LEASELOCK_URL": "the store, unless --url or --url-file names one",
     "LEASELOCK_URL_FILE": "the path of a file with that URL, such as a secret of a container",
@@ -45,10 +46,19 @@ def _head() -> Iterator[str]:
     yield f'.TH LEASELOCK 1 "" "leaselock {_escaped(__version__)}" "User Commands"'
     yield from (".SH NAME", r"leaselock \- hold a distributed lock")
     yield from (".SH SYNOPSIS", r"\fBleaselock\fR [\fIOPTIONS\fR] \fICOMMAND\fR ...")
-    yield from (".SH DESCRIPTION", *_lines(DESCRIPTION))
+    yield from (".SH DESCRIPTION", *_lines(fill(DESCRIPTION.format(stores=_stores()), WIDTH)))
     yield ".SH OPTIONS"
     yield from _lines(f"Every command has them. {DURATIONS}")
     yield from _options(_common())
+
+
+def _stores() -> str:
+    *others, last = [
+        store.title or store.name
+        for store, schemes in built_in()
+        if not set(schemes) <= set(OF_PROCESS)
+    ]
+    return f"{', '.join(others)}, or {last}"
 
 
 def _common() -> list[Parameter]:

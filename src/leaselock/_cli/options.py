@@ -367,7 +367,7 @@ class ListOptions(TopOptions):
         names = "of names, as in a shell: 'order:*' (all)"
         _add(parser, "pattern", nargs="?", default="*", metavar="PATTERN", help=names)
         _add(parser, "--exit-code", action="store_true", help="exit 1 when there is none")
-        walks = "look at all keys of a Redis store, for locks of other programs"
+        walks = "look for locks of other programs, too, where a store lists its own from an index"
         _add(parser, "--all", action="store_true", help=walks)
         gone = "only those held by a process of this host that has ended"
         _add(parser, "--stale", action="store_true", help=gone)

@@ -6,7 +6,15 @@ import os
 from typing import TYPE_CHECKING
 
 from leaselock import Client, LeaselockError
-from leaselock._api.connect import FILE_VARIABLE, VARIABLE, named_by_environment, url_in_file
+from leaselock._api.connect import (
+    EMBEDDED,
+    FILE_VARIABLE,
+    OF_PROCESS,
+    VARIABLE,
+    named_by_environment,
+    scheme_of,
+    url_in_file,
+)
 from leaselock._cli.exit_codes import Misconfigured, Usage
 from leaselock._cli.output import say
 
@@ -22,7 +30,6 @@ URL, URL_FILE = VARIABLE, FILE_VARIABLE
 # Set for a command that runs under a lock: the URL of that lock's store, without secrets.
 OUTER_URL = "LEASELOCK_BACKEND"
 OP_TIMEOUT = 5.0
-EMBEDDED = "sqlite:"
 
 
 def open_client(options: Options) -> Client:
@@ -60,10 +67,10 @@ def _url(options: Options) -> str | None:
 
 def check_url(url: str | None) -> None:
     """Misconfigured for a store that a command cannot use."""
-    if url is not None and url.lower().startswith("memory:"):
-        raise Misconfigured("locks in memory:// end with this very command: name another store")
+    if url is not None and (scheme := scheme_of(url)) in OF_PROCESS:
+        raise Misconfigured(f"locks in {scheme}:// end with this very command: name another store")
     outer = os.environ.get(OUTER_URL, "")
-    if url is None and outer and not outer.startswith(EMBEDDED):
+    if url is None and outer and scheme_of(outer) not in EMBEDDED:
         # Do not silently use the embedded file when the enclosing lock is in another store.
         raise Misconfigured(
             f"this runs under a lock of {outer}, but {URL} is not set (one with a password is "

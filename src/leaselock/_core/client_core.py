@@ -42,7 +42,7 @@ from leaselock._core.validation import (
 from leaselock.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from leaselock._core.backend import Backend, Mode
@@ -98,10 +98,10 @@ class ClientCore:
         notes: Sequence[Finding] = (),
         deadlock_timeout: object = None,
         label_from: object = None,
-        able: Mapping[str, str] = {},
+        able: Callable[[str], str] | None = None,
     ) -> None:
         self.env = env
-        # Which stores can do what others cannot, for messages.
+        # Names the stores that have a mode or a capability, for messages.
         self.able = able
         self.store = store
         # What `doctor` says of the choice of the store.
@@ -260,9 +260,8 @@ class ClientCore:
             raise ValueError("min_hold= goes with neither local_handoffs= nor cached=")
 
     def _unable(self, text: str, what: str) -> ValueError:
-        """The error for *what* the store cannot do, with the stores that can."""
-        able = self.able.get(what)
-        return ValueError(f"{text}: {able}" if able else text)
+        """The error for a mode or capability that the store has not, with the stores that have."""
+        return ValueError(f"{text} (stores that can: {self.able(what)})" if self.able else text)
 
     def _protocol(self, protocol: str | None) -> str:
         protocol = protocol or self.protocol
@@ -299,12 +298,12 @@ class ClientCore:
         if cached and not can.notifies_contention:
             raise self._unable(
                 "cached= needs a store and a protocol that tell a holder that another client waits",
-                "cached",
+                "notifies_contention",
             )
         if not can.token_ranges:
             raise self._unable(
                 "local_handoffs= needs a store and a protocol that can reserve fencing tokens",
-                "tokens",
+                "token_ranges",
             )
         if registry not in self.layers:
             from leaselock._core.local_handoff import LocalHandoff  # loaded where it is used

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from leaselock.errors import InvalidName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from leaselock._core.backend import Mode
     from leaselock._core.timing import OnOutage
@@ -31,7 +31,7 @@ ARGUMENTS_OF_OTHERS = {
     "thread_local": 'owner="lock" makes the lock object the owner instead of the thread or task',
     "auto_renewal": "renew=False turns the renewal off",
     "renewal": "renew=False turns the renewal off",
-    "url": "the first argument of Client names the store: Client('redis://host')",
+    "url": "the first argument of Client names the store, by its URL",
     "id": "label= is shown to people who inspect the lock",
 }
 SHORTEST_LEASE = 0.05
@@ -192,12 +192,13 @@ def checked_permits(value: object, limit: int = 0, what: str = "permits") -> int
     return value
 
 
-def lock_of_mode(locks: dict[Mode, L], mode: Mode, able: Mapping[str, str]) -> L:
+def lock_of_mode(locks: dict[Mode, L], mode: Mode, able: Callable[[str], str]) -> L:
     """One lock of a read/write lock; ValueError where the protocol does not have it. *able* says
     which stores do.
     """
     if mode not in locks:
-        raise ValueError(f"this protocol has read/write locks without {mode!r}: {able[mode]}")
+        text = f"this protocol has read/write locks without {mode!r}"
+        raise ValueError(f"{text} (stores that can: {able(mode)})")
     return locks[mode]
 
 

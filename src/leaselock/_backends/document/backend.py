@@ -127,6 +127,17 @@ class Batch(Generic[T]):
             self.done.set()
 
 
+CAPABILITIES = Capabilities(
+    clock_drift=DRIFT,
+    clock_margin=MARGIN,
+    detects_death=False,
+    inheritable=False,
+    token_ranges=True,
+    min_hold=True,
+    modes=ALL_MODES,
+)
+
+
 class DocumentBackend(QueueBackend):
     """Locks in documents. *store* is the node that has them, *listener* the node that reports
     changes, or None.
@@ -145,17 +156,7 @@ class DocumentBackend(QueueBackend):
         random_id: Callable[[], str],
         token_ttl: float,
     ) -> None:
-        capabilities = Capabilities(
-            clock_drift=DRIFT,
-            clock_margin=MARGIN,
-            detects_death=False,
-            inheritable=False,
-            token_ranges=True,
-            min_hold=True,
-            modes=ALL_MODES,
-            notifies_changes=listener is not None,
-        )
-        super().__init__(capabilities)
+        super().__init__(CAPABILITIES._replace(notifies_changes=listener is not None))
         self.store, self.listener, self.traits = store, listener, traits
         self.describe, self.now, self.wall = describe, now, wall
         self.random, self.random_id, self.token_ttl = random, random_id, token_ttl

@@ -6,14 +6,13 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from leaselock._backends import Opened, chance
-from leaselock._backends.document.backend import DocumentBackend
+from leaselock._backends import Opened, StoreType, chance
+from leaselock._backends.document.backend import CAPABILITIES, DocumentBackend
 from leaselock._backends.url import seconds, token_ttl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from leaselock._backends import StoreType
     from leaselock._backends.document.adapter import DocumentStore
     from leaselock._backends.url import StoreURL
     from leaselock._core.lifecycle import Node
@@ -21,6 +20,21 @@ if TYPE_CHECKING:
 # The options that the URL of each such store has.
 COMMON_OPTIONS = ("poll", "token_ttl")
 LONGEST_POLL = 60.0
+
+
+def document_store(
+    name: str,
+    open_store: Callable[..., Opened],
+    options: Sequence[str] = (),
+    *,
+    listens: bool = False,
+    title: str = "",
+) -> StoreType:
+    """The description of such a store. *options* are those of its URL besides COMMON_OPTIONS;
+    *listens* says whether it has a listener.
+    """
+    protocols = {"document": CAPABILITIES._replace(notifies_changes=listens)}
+    return StoreType(name, protocols, open_store, (*options, *COMMON_OPTIONS), title=title)
 
 
 def opened(

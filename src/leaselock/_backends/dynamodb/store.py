@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from leaselock._backends import Opened, StoreType
 from leaselock._backends.aws import (
     OPTIONS,
     PUBLIC,
@@ -23,13 +22,15 @@ from leaselock._backends.aws import (
     settings_of_client,
     settings_of_url,
 )
-from leaselock._backends.document.store import COMMON_OPTIONS, opened
+from leaselock._backends.document.store import COMMON_OPTIONS, document_store, opened
 from leaselock._backends.dynamodb.table import Table
 from leaselock._backends.libraries import library
 from leaselock._backends.url import StoreURL, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from leaselock._backends import Opened
 
 SERVICE = "dynamodb"
 # Where a client is given, which names no table.
@@ -85,4 +86,4 @@ def _of_client(target: Any) -> tuple[Settings, str]:
     return settings_of_client(client, SERVICE), table
 
 
-STORE = StoreType("DynamoDB", ("document",), open_store, (*OPTIONS, "prefix", *COMMON_OPTIONS))
+STORE = document_store("DynamoDB", open_store, (*OPTIONS, "prefix"))

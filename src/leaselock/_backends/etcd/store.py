@@ -18,7 +18,6 @@ import shlex
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
-from leaselock._backends import Opened, StoreType
 from leaselock._backends.document.adapter import (
     Conflict,
     DocumentStore,
@@ -28,7 +27,7 @@ from leaselock._backends.document.adapter import (
     Traits,
 )
 from leaselock._backends.document.http import Pool
-from leaselock._backends.document.store import COMMON_OPTIONS, opened
+from leaselock._backends.document.store import COMMON_OPTIONS, document_store, opened
 from leaselock._backends.etcd.doctor import Doctor
 from leaselock._backends.etcd.gateway import Gateway, encoded
 from leaselock._backends.etcd.listener import EtcdListener
@@ -37,6 +36,7 @@ from leaselock._backends.url import decoded, parse, yes_or_no
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from leaselock._backends import Opened
     from leaselock._backends.url import StoreURL
     from leaselock._core.backend import Finding
 
@@ -183,4 +183,4 @@ def _login(url: StoreURL) -> tuple[str, str] | None:
     return url.user, url.password
 
 
-STORE = StoreType("etcd", ("document",), open_store, options=(*OPTIONS, *COMMON_OPTIONS))
+STORE = document_store("etcd", open_store, OPTIONS, listens=True)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from leaselock._backends import Opened, StoreType
 from leaselock._backends.document.adapter import (
     Conflict,
     DocumentStore,
@@ -27,7 +26,7 @@ from leaselock._backends.document.adapter import (
     Traits,
 )
 from leaselock._backends.document.http import Pool
-from leaselock._backends.document.store import COMMON_OPTIONS, opened
+from leaselock._backends.document.store import COMMON_OPTIONS, document_store, opened
 from leaselock._backends.kubernetes.access import find
 from leaselock._backends.kubernetes.api import CONFLICT, NOT_FOUND, Api
 from leaselock._backends.kubernetes.doctor import examine
@@ -47,6 +46,7 @@ from leaselock._backends.url import parse, yes_or_no
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from leaselock._backends import Opened
     from leaselock._core.backend import Finding
 
 OPTIONS = ("kubeconfig", "context", "watch")
@@ -205,4 +205,4 @@ def open_store(named: str, now: Callable[[], float], *, aio: bool = False) -> Op
     return opened(STORE, url, store, listener, now, shown=shown)
 
 
-STORE = StoreType("Kubernetes", ("document",), open_store, options=(*OPTIONS, *COMMON_OPTIONS))
+STORE = document_store("Kubernetes", open_store, OPTIONS, listens=True)

@@ -323,4 +323,4 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
     return Opened(backend, default, url, blocking=(store, listener))
 
 
-STORE = StoreType("memory", ("queue",), open_store)
+STORE = StoreType("memory", {"queue": CAPABILITIES}, open_store)

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 UNSAFE = 'protocol "{}" is kept for programs that use it: {}. The default, "hash", cannot do that'
 
+SHARING_TOKENS = WITH_TOKEN_RANGES._replace(notifies_contention=True)
+PROTOCOLS = {
+    HASH: SHARING_TOKENS._replace(min_hold=True, modes=ALL_MODES),
+    "string": SHARING_TOKENS,
+    **dict.fromkeys(FORMS, CAPABILITIES),
+}
+OF_PROTOCOL = PROTOCOLS | {VOTE: SHARING_TOKENS}
+
 
 class RedisStore(SharedState):
     """The protocols of one client on one Redis store."""
@@ -27,12 +35,12 @@ class RedisStore(SharedState):
     def backend(self, protocol: str) -> RedisBackend:
         """The backend of a protocol, which is known."""
         if protocol in FORMS:
-            return RedisBackend(self, LegacyLock(self, protocol, time.time), CAPABILITIES)
-        replicas = self.settings.replicas
-        # A message may tell of a grant that no replica confirms, and that is given back then.
-        capabilities = WITH_TOKEN_RANGES._replace(notifies_contention=not replicas)
-        if protocol == HASH:
-            capabilities = capabilities._replace(min_hold=not replicas, modes=ALL_MODES)
+            lock = LegacyLock(self, protocol, time.time)
+            return RedisBackend(self, lock, OF_PROTOCOL[protocol])
+        replicas, capabilities = self.settings.replicas, OF_PROTOCOL[protocol]
+        if replicas:
+            # A message may tell of a grant that no replica confirms, and that is given back then.
+            capabilities = capabilities._replace(notifies_contention=False, min_hold=False)
         return RedisBackend(self, ScriptedLock(self, protocol, replicas), capabilities)
 
     def voting_locks(self) -> RedisBackend:
@@ -67,4 +75,11 @@ def _connection_type(*, aio: bool) -> Any:
     return BlockingConnection
 
 
-STORE = StoreType("Redis", ("hash", "string", *FORMS), open_store, prefixes=True)
+STORE = StoreType(
+    "Redis",
+    PROTOCOLS,
+    open_store,
+    prefixes=True,
+    conditions=dict.fromkeys(("min_hold", "notifies_contention"), "without replicas"),
+    title="Redis or Valkey",
+)

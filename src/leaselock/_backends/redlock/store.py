@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 FEWEST = 3
+CAPABILITIES = Capabilities(0.0, 0.0, detects_death=False, inheritable=False, indexed=True)
 
 
 def open_masters(
@@ -74,10 +75,9 @@ def _checked(opened: Sequence[Opened]) -> list[VotingStore]:
 def _capabilities(masters: Sequence[Master]) -> Capabilities:
     """The least of what the masters can promise."""
     each = [master.locks.capabilities for master in masters]
-    clock_drift, clock_margin = max(c.clock_drift for c in each), max(c.clock_margin for c in each)
-    return Capabilities(
-        clock_drift, clock_margin, detects_death=False, inheritable=False, indexed=True
+    return CAPABILITIES._replace(
+        clock_drift=max(c.clock_drift for c in each), clock_margin=max(c.clock_margin for c in each)
     )
 
 
-STORE = StoreType("Redlock", ("redlock",), open_masters, prefixes=True)
+STORE = StoreType("Redlock", {"redlock": CAPABILITIES}, open_masters, prefixes=True)

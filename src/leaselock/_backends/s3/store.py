@@ -10,7 +10,6 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from leaselock._backends import Opened, StoreType
 from leaselock._backends.aws import (
     OPTIONS,
     PUBLIC,
@@ -19,13 +18,15 @@ from leaselock._backends.aws import (
     settings_of_client,
     settings_of_url,
 )
-from leaselock._backends.document.store import COMMON_OPTIONS, opened
+from leaselock._backends.document.store import COMMON_OPTIONS, document_store, opened
 from leaselock._backends.libraries import library
 from leaselock._backends.s3.bucket import SLOW, Bucket
 from leaselock._backends.url import StoreURL, decoded, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from leaselock._backends import Opened
 
 SERVICE = "s3"
 PREFIX = "leaselock"
@@ -77,4 +78,4 @@ def _of_bucket(target: Any) -> tuple[Settings, str]:
     return settings_of_client(target.meta.client, SERVICE), name
 
 
-STORE = StoreType("S3", ("document",), open_store, (*OPTIONS, *COMMON_OPTIONS))
+STORE = document_store("S3", open_store, OPTIONS, title="an object store (S3)")

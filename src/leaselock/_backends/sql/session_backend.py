@@ -40,11 +40,17 @@ if TYPE_CHECKING:
     from leaselock._core.effects import Request
 
 R = TypeVar("R")
-MARGIN = 0.002
 POLL = 0.05
-# MySQL's named locks are exclusive, and no server has an update lock that others can read beside.
-EXCLUSIVE: frozenset[Mode] = frozenset({"exclusive"})
-READ_WRITE: frozenset[Mode] = EXCLUSIVE | {"shared"}
+# No server has an update lock that others can read beside, and MySQL's named locks are exclusive.
+CAPABILITIES = Capabilities(
+    clock_drift=0.0,
+    clock_margin=0.002,
+    detects_death=True,
+    inheritable=False,
+    fragile_holds=True,
+    modes=frozenset({"exclusive", "shared"}),
+)
+NAMED_LOCKS = CAPABILITIES._replace(modes=frozenset({"exclusive"}))
 ENDED = "the connection to the database that held it has ended"
 
 
@@ -65,18 +71,8 @@ class SessionBackend(SessionLeases):
         # MySQL measures the time that a statement may wait for a row in whole seconds.
         self.coarse = protocol == "row" and target.dialect == "mysql"
         named = protocol == "advisory" and target.dialect == "mysql"
-        super().__init__(
-            Capabilities(
-                0.0,
-                MARGIN,
-                detects_death=True,
-                inheritable=False,
-                fragile_holds=True,
-                session_timeout=target.session,
-                modes=EXCLUSIVE if named else READ_WRITE,
-            ),
-            sessions.now,
-        )
+        capabilities = NAMED_LOCKS if named else CAPABILITIES
+        super().__init__(capabilities._replace(session_timeout=target.session), sessions.now)
 
     def request(self, request: Request[R], until: float) -> Awaitable[R]:
         """Carry out what concerns sessions here; the maintenance is that of the database."""

@@ -11,9 +11,10 @@ from leaselock._backends.sql.lease import Lease, client_of
 from leaselock._backends.sql.maintenance import MAINTENANCE, maintain
 from leaselock._backends.sql.notification_listener import NotificationListener
 from leaselock._backends.sql.pool import Pool
-from leaselock._backends.sql.session_backend import SessionBackend
+from leaselock._backends.sql.session_backend import CAPABILITIES as OF_SESSIONS
+from leaselock._backends.sql.session_backend import NAMED_LOCKS, SessionBackend
 from leaselock._backends.sql.session_pool import SessionPool
-from leaselock._backends.sql.url import PROTOCOLS, parsed
+from leaselock._backends.sql.url import parsed
 from leaselock._core.backend import (
     ALL_MODES,
     WAKE_ALL,
@@ -170,12 +171,13 @@ def store_of(target: Target, now: Callable[[], float], *, aio: bool = False) -> 
 def open_store(named: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The database that a URL or an engine of SQLAlchemy names; nothing is connected yet."""
     target = parsed(named) if isinstance(named, str) else _of_engine(named)
-    default = STORE.check_protocol(target.protocol)
+    kind = POSTGRES if target.dialect == "postgres" else MYSQL
+    default = kind.check_protocol(target.protocol)
     module_of(target).check(target)
     store = store_of(target, now, aio=aio)
 
     def backend(protocol: str | None) -> QueueBackend | SessionBackend:
-        return store.backend(STORE.check_protocol(protocol or default))
+        return store.backend(kind.check_protocol(protocol or default))
 
     return Opened(backend, default, target.shown, stores=(store,))
 
@@ -186,4 +188,11 @@ def _of_engine(engine: object) -> Target:
     return target_of(engine)
 
 
-STORE = StoreType("SQL", PROTOCOLS, open_store)
+PROTOCOLS = {"lease": CAPABILITIES, "row": OF_SESSIONS, "advisory": OF_SESSIONS}
+POSTGRES = StoreType("PostgreSQL", PROTOCOLS, open_store)
+MYSQL = StoreType(
+    "MySQL",
+    PROTOCOLS | {"advisory": NAMED_LOCKS},
+    open_store,
+    title="MySQL or MariaDB",
+)

@@ -17,7 +17,6 @@ from leaselock._backends.url import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-PROTOCOLS = ("lease", "row", "advisory")
 SESSION = 30.0
 SHORTEST_SESSION, LONGEST_SESSION = 1.0, 3600.0
 POOL = 8

@@ -378,4 +378,10 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
     return Opened(backend, default, f"sqlite:///{file.path}", blocking=(store, listener))
 
 
-STORE = StoreType("SQLite", ("queue",), open_store, options=("token_ttl",))
+STORE = StoreType(
+    "SQLite",
+    {"queue": CAPABILITIES},
+    open_store,
+    options=("token_ttl",),
+    title="an SQLite file (the default, for the processes of one machine)",
+)

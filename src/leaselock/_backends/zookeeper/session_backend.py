@@ -58,7 +58,13 @@ FREE_INTERVAL = 0.25
 DELETE_TIMEOUT = 2.0
 DELETE_RETRY = 0.5
 CLOSE_TIMEOUT = 4.5
-CLOCK_MARGIN = 0.001
+CAPABILITIES = Capabilities(
+    clock_drift=0.0,
+    clock_margin=0.001,
+    detects_death=False,
+    inheritable=False,
+    notifies_changes=True,
+)
 PROOF_TIMEOUT = 1.0
 # A majority takes part in the reply to these.
 PROOFS = (QuorumBarrier, CreateSequential, Create, Delete, SetData, Transaction)
@@ -87,14 +93,7 @@ class SessionBackend(Maintenance):
     """The claims of one client by one protocol."""
 
     def __init__(self, connection: Connection, root: str, now: Callable[[], float]) -> None:
-        capabilities = Capabilities(
-            0.0,
-            CLOCK_MARGIN,
-            detects_death=False,
-            inheritable=False,
-            session_timeout=connection.timeout,
-            notifies_changes=True,
-        )
+        capabilities = CAPABILITIES._replace(session_timeout=connection.timeout)
         super().__init__(connection, root, now, capabilities)
         # It receives events while the maintenance process reads them, and only then.
         self.mailbox = Mailbox()

@@ -9,8 +9,10 @@ from leaselock._backends import Opened, StoreType
 from leaselock._backends.zookeeper.client_settings import target_of
 from leaselock._backends.zookeeper.connection import BlockingConnection, Connection
 from leaselock._backends.zookeeper.queue import QueueBackend
+from leaselock._backends.zookeeper.session_backend import CAPABILITIES
 from leaselock._backends.zookeeper.single import SingleBackend
-from leaselock._backends.zookeeper.url import PROTOCOLS, Target, parsed
+from leaselock._backends.zookeeper.url import Target, parsed
+from leaselock._core.backend import ALL_MODES
 from leaselock.errors import UnsafeProtocolWarning
 
 if TYPE_CHECKING:
@@ -44,4 +46,9 @@ def _connection(target: Target, now: Callable[[], float], aio: bool) -> Connecti
     return AsyncioConnection(target, now)
 
 
-STORE = StoreType("ZooKeeper", PROTOCOLS, open_store)
+STORE = StoreType(
+    "ZooKeeper",
+    {"queue": CAPABILITIES._replace(modes=ALL_MODES), "single": CAPABILITIES},
+    open_store,
+    conditions=dict.fromkeys(("update", "permits"), "with kazoo's names"),
+)
