@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends.libraries import check_version, library
 from leaselock._backends.throttling import Repeater, Throttled
+from leaselock._backends.url import StoreURL, parse
 from leaselock._core.backend import Finding
 from leaselock._core.maintenance import clock_finding, tls_finding
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable, not_applied
@@ -23,7 +24,7 @@ from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable, not_a
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from leaselock._backends.url import StoreURL
+    from leaselock._backends import StoreType
 
 OPTIONS = ("region", "endpoint", "profile", "session_token")
 PUBLIC = ("region", "endpoint", "profile")
@@ -129,6 +130,30 @@ def settings_of_client(client: Any, service: str) -> Settings:
         config=meta.config,
         verify=getattr(session, "_verify", None),
     )
+
+
+def settings_of(
+    named: object,
+    kind: StoreType,
+    service: str,
+    check: Callable[[StoreURL], None],
+    of: Callable[[Any], tuple[Any, str, str]],
+) -> tuple[Settings, StoreURL]:
+    """The settings that a URL or an object of boto3 names, and the URL. *check* is for a URL. *of*
+    is for an object: its client, the name of its table or bucket, and a path.
+    """
+    library("boto3", service)
+    if isinstance(named, str):
+        url = parse(named)
+        kind.protocol_of(url)
+        settings = settings_of_url(url, service)
+        check(url)
+        return settings, url
+    client, name, path = of(named)
+    settings = settings_of_client(client, service)
+    known = {"region": settings.region, "endpoint": settings.endpoint}
+    options = {option: value for option, value in known.items() if value}
+    return settings, StoreURL(service, None, None, name, path, options, None)
 
 
 class _Given:

@@ -10,7 +10,6 @@ Waiters learn of changes from a listener, if the store has one; otherwise they r
 
 from __future__ import annotations
 
-import fnmatch
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -45,6 +44,7 @@ from leaselock._core.backend import (
     Unreadable,
     Watch,
     Watched,
+    matching,
 )
 from leaselock._core.effects import FOREVER, Call, Request, Signal, Sleep, Spawn, Wait
 from leaselock._core.maintenance import half_way
@@ -548,10 +548,9 @@ class DocumentBackend(QueueBackend):
         while True:
             page, sent = await self._list(position, until)
             unread: list[str] = []
-            for name, found in page.documents:
-                if not fnmatch.fnmatchcase(name, request.pattern):
-                    continue
-                if found is None:
+            documents = dict(page.documents)
+            for name in matching(documents, request.pattern):
+                if (found := documents[name]) is None:
                     unread.append(name)
                 else:
                     self._learn(name, found, sent)

@@ -14,23 +14,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from leaselock._backends.aws import (
-    OPTIONS,
-    PUBLIC,
-    Settings,
-    of_client,
-    settings_of_client,
-    settings_of_url,
-)
+from leaselock._backends.aws import OPTIONS, PUBLIC, of_client, settings_of
 from leaselock._backends.document.store import COMMON_OPTIONS, document_store, opened
 from leaselock._backends.dynamodb.table import Table
-from leaselock._backends.libraries import library
-from leaselock._backends.url import StoreURL, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._backends import Opened
+    from leaselock._backends.url import StoreURL
 
 SERVICE = "dynamodb"
 # Where a client is given, which names no table.
@@ -40,25 +32,13 @@ LONGEST_PREFIX = 512
 
 def open_store(named: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The store of a URL, or of the user's client or table of boto3."""
-    library("boto3", SERVICE)
-    if isinstance(named, str):
-        url = parse(named)
-        STORE.protocol_of(url)
-        settings, table = settings_of_url(url, SERVICE), _table(url)
-    else:
-        settings, table = _of_client(named)
-        options = {
-            name: value
-            for name, value in (("region", settings.region), ("endpoint", settings.endpoint))
-            if value
-        }
-        url = StoreURL(SERVICE, None, None, table, "", options, None)
+    settings, url = settings_of(named, STORE, SERVICE, _check, _of_client)
     shown = url.shown((*PUBLIC, "prefix", *COMMON_OPTIONS))
-    store = Table(settings, table, url.option("prefix", _prefix, ""), shown, now)
+    store = Table(settings, url.authority, url.option("prefix", _prefix, ""), shown, now)
     return opened(STORE, url, store, None, now, shown=shown)
 
 
-def _table(url: StoreURL) -> str:
+def _check(url: StoreURL) -> None:
     if url.path not in ("", "/"):
         raise ValueError(
             "the URL of a DynamoDB store names a table and no path: dynamodb://table?region=..."
@@ -68,7 +48,6 @@ def _table(url: StoreURL) -> str:
             "the URL of a DynamoDB store names a table, of 3 to 255 letters, digits, '_', '-' and "
             "'.': dynamodb://table?region=..."
         )
-    return url.authority
 
 
 def _prefix(text: str) -> str:
@@ -77,13 +56,11 @@ def _prefix(text: str) -> str:
     return text
 
 
-def _of_client(target: Any) -> tuple[Settings, str]:
-    """The settings of a client of boto3, and the table; TypeError if it is none of DynamoDB."""
+def _of_client(target: Any) -> tuple[Any, str, str]:
+    """The client of boto3 and the table; TypeError if it is none of DynamoDB."""
     if of_client(target) != SERVICE:
         raise TypeError(f"a {type(target).__name__} is no client of DynamoDB")
-    client = getattr(target.meta, "client", target)
-    table = getattr(target, "table_name", TABLE)
-    return settings_of_client(client, SERVICE), table
+    return getattr(target.meta, "client", target), getattr(target, "table_name", TABLE), ""
 
 
 STORE = document_store("DynamoDB", open_store, (*OPTIONS, "prefix"))

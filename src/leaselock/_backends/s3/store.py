@@ -10,23 +10,16 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from leaselock._backends.aws import (
-    OPTIONS,
-    PUBLIC,
-    Settings,
-    of_client,
-    settings_of_client,
-    settings_of_url,
-)
+from leaselock._backends.aws import OPTIONS, PUBLIC, of_client, settings_of
 from leaselock._backends.document.store import COMMON_OPTIONS, document_store, opened
-from leaselock._backends.libraries import library
 from leaselock._backends.s3.bucket import SLOW, Bucket
-from leaselock._backends.url import StoreURL, decoded, parse
+from leaselock._backends.url import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._backends import Opened
+    from leaselock._backends.url import StoreURL
 
 SERVICE = "s3"
 PREFIX = "leaselock"
@@ -35,28 +28,19 @@ LONGEST_PREFIX = 300
 
 def open_store(named: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The store of a URL, or of the user's bucket of boto3."""
-    library("boto3", SERVICE)
-    if isinstance(named, str):
-        url = parse(named)
-        STORE.protocol_of(url)
-        settings, bucket = settings_of_url(url, SERVICE), _bucket(url)
-    else:
-        settings, bucket = _of_bucket(named)
-        options = {"region": settings.region} if settings.region else {}
-        url = StoreURL(SERVICE, None, None, bucket, f"/{PREFIX}", options, None)
+    settings, url = settings_of(named, STORE, SERVICE, _check, _of_bucket)
     shown = url.shown((*PUBLIC, *COMMON_OPTIONS))
+    bucket = Bucket(settings, url.authority, _prefix(url.path), shown, now)
     warnings.warn(SLOW, UserWarning, stacklevel=2)
-    store = Bucket(settings, bucket, _prefix(url.path), shown, now)
-    return opened(STORE, url, store, None, now, shown=shown)
+    return opened(STORE, url, bucket, None, now, shown=shown)
 
 
-def _bucket(url: StoreURL) -> str:
+def _check(url: StoreURL) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", url.authority):
         raise ValueError(
             "the URL of an S3 store names a bucket, of 3 to 63 small letters, digits, '-' and '.': "
             "s3://bucket/prefix?region=..."
         )
-    return url.authority
 
 
 def _prefix(path: str) -> str:
@@ -70,12 +54,12 @@ def _prefix(path: str) -> str:
     return f"{prefix}/"
 
 
-def _of_bucket(target: Any) -> tuple[Settings, str]:
-    """The settings and the name of a bucket of boto3; TypeError if it is none."""
+def _of_bucket(target: Any) -> tuple[Any, str, str]:
+    """The client and the name of a bucket of boto3; TypeError if it is none."""
     name = getattr(target, "name", None)
     if of_client(target) != SERVICE or not isinstance(name, str):
         raise TypeError('an S3 store is opened with a bucket: boto3.resource("s3").Bucket("name")')
-    return settings_of_client(target.meta.client, SERVICE), name
+    return target.meta.client, name, f"/{PREFIX}"
 
 
 STORE = document_store("S3", open_store, OPTIONS, title="an object store (S3)")
