@@ -122,6 +122,11 @@ class DatabaseProtocol(wire.Protocol):
     def __init__(self, target: Target, now: Callable[[], float]) -> None:
         self.target = target
         self.now = now
+        # That of the client library; the same while it is being established, which a thread may be
+        # doing when another forks; and its socket.
+        self.conn: Any = None
+        self.connecting: Any = None
+        self.socket: Any = None
         self.prepared: set[str] | None = None
         self.number = self.backend = 0
         self.reused = self.broken = self.reply_pending = self.sent = self.complete = False
@@ -169,7 +174,31 @@ class DatabaseProtocol(wire.Protocol):
         """Wait for notifications."""
         raise NotImplementedError
 
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        number: int = self.socket.fileno()
+        return number
+
+    def shutdown(self) -> None:
+        """End the connection without closing its descriptor."""
+        if self.socket is not None:
+            wire.shut_down(self.socket)
+
+    def lost(self, error: Exception) -> OutcomeUnknown:
+        """The error for a connection that has failed."""
+        self.broken = True
+        return OutcomeUnknown(f"{self.target.shown}: {one_line(error)}")
+
     def silent(self) -> OutcomeUnknown:
         """The error for an answer that did not come in time."""
         self.broken = True
         return OutcomeUnknown(f"{self.target.shown} did not answer in time")
+
+
+def one_line(message: BaseException | bytes | str) -> str:
+    """An error, or a message of the server, in one line."""
+    if isinstance(message, bytes):
+        message = message.decode("utf-8", "replace")
+    if isinstance(message, str):
+        return " ".join(message.split())
+    return one_line(str(message.args[-1]) if message.args else "") or type(message).__name__

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import library
 from leaselock._backends.addresses import time_per_address
-from leaselock._backends.sql.connection import DatabaseProtocol, Tls
+from leaselock._backends.sql.connection import DatabaseProtocol, Tls, one_line
 from leaselock._backends.sql.mysql_answers import IN_TRANSACTION, Answer, packets
 from leaselock._backends.sql.statements import MALFORMED, MYSQL_DENIED
 from leaselock._backends.sql.url import OPTIONS as COMMON_OPTIONS
 from leaselock._backends.tls import tls_context
 from leaselock._backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
-from leaselock.errors import OutcomeUnknown, StoreUnreachable, not_applied
+from leaselock.errors import StoreUnreachable, not_applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,10 +142,6 @@ class Mysql(DatabaseProtocol):
     def __init__(self, target: Target, now: Callable[[], float]) -> None:
         super().__init__(target, now)
         self.pymysql = library("pymysql", EXTRA)
-        self.conn: Any = None
-        # The same while it is being established, which a thread may be doing when another forks.
-        self.connecting: Any = None
-        self.socket: Any = None
         self.status = 0
         self.answer: Answer | None = None
 
@@ -248,7 +244,7 @@ class Mysql(DatabaseProtocol):
         except TimeoutError:
             raise self.silent() from None
         except OSError as error:
-            raise self._lost(error) from error
+            raise self.lost(error) from error
 
     def receive(self) -> Steps:
         """Read their results."""
@@ -271,7 +267,7 @@ class Mysql(DatabaseProtocol):
         except TimeoutError:
             raise self.silent() from None
         except (OSError, *MALFORMED) as error:
-            raise self._lost(error) from error
+            raise self.lost(error) from error
         self.broken = bool(answer.buffer)
         if answer.results:  # an error says nothing about the transaction
             self.status = answer.status
@@ -280,24 +276,10 @@ class Mysql(DatabaseProtocol):
         if answer.error is None:
             return answer.results
         if answer.connection_ended:
-            raise self._lost(answer.error)
+            raise self.lost(answer.error)
         raise answer.error
 
-    def _lost(self, error: Exception) -> OutcomeUnknown:
-        self.broken = True
-        return OutcomeUnknown(f"{self.target.shown}: {one_line(error)}")
-
     # --- the end ------------------------------------------------------------------------------
-
-    def fileno(self) -> int:
-        """The descriptor to wait for."""
-        number: int = self.socket.fileno()
-        return number
-
-    def shutdown(self) -> None:
-        """End the connection without closing its descriptor."""
-        if self.socket is not None:
-            shut_down(self.socket)
 
     def release(self) -> None:
         """Close the connection. It is shut down first: `close` of PyMySQL sends to the server."""
@@ -327,8 +309,3 @@ class ThreadConnection(ThreadWire, Mysql):
 
 class TaskConnection(TaskWire, Mysql):
     """A connection for asyncio."""
-
-
-def one_line(error: BaseException) -> str:
-    """What went wrong, in one line."""
-    return " ".join(str(error.args[-1] if error.args else error).split()) or type(error).__name__

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import library
 from leaselock._backends.readiness import POLLIN, POLLOUT, new_poller
-from leaselock._backends.sql.connection import DatabaseProtocol, Tls
+from leaselock._backends.sql.connection import DatabaseProtocol, Tls, one_line
 from leaselock._backends.sql.statements import MALFORMED, Result, SqlError
 from leaselock._backends.sql.url import OPTIONS
-from leaselock._backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
+from leaselock._backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable, not_applied
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def check(target: Target) -> None:
         conninfo(target)
     except psycopg.ProgrammingError as error:
         raise ValueError(
-            f"the URL of a PostgreSQL store: {one_line(str(error))}: it knows "
+            f"the URL of a PostgreSQL store: {one_line(error)}: it knows "
             f"{', '.join(OPTIONS)}, and the parameters of libpq, such as sslmode"
         ) from error
 
@@ -80,11 +80,7 @@ class Postgres(DatabaseProtocol):
         self.errors = (psycopg.Error, *MALFORMED)
         self.operational_error = psycopg.OperationalError
         self.idle = self.pq.TransactionStatus.IDLE
-        self.conn: Any = None
-        # The same while it is being established, which a thread may be doing when another forks.
-        self.connecting: Any = None
         self.owner: Any = None
-        self.socket: socket.socket | None = None
 
     # --- connecting ---------------------------------------------------------------------------
 
@@ -189,7 +185,7 @@ class Postgres(DatabaseProtocol):
         except TimeoutError:
             raise self.silent() from None
         except self.errors as error:
-            raise self._lost(error) from error
+            raise self.lost(error) from error
 
     def receive(self) -> Steps:
         """Read their results."""
@@ -208,7 +204,7 @@ class Postgres(DatabaseProtocol):
         except TimeoutError:
             raise self.silent() from None
         except self.errors as error:
-            raise self._lost(error) from error
+            raise self.lost(error) from error
         self.reply_pending = False
         if refusal is not None:
             raise self._refused(refusal)
@@ -232,10 +228,6 @@ class Postgres(DatabaseProtocol):
             return OutcomeUnknown(f"{self.target.shown}: {refusal.text}")
         return refusal
 
-    def _lost(self, error: Exception) -> OutcomeUnknown:
-        self.broken = True
-        return OutcomeUnknown(f"{self.target.shown}: {one_line(str(error))}")
-
     # --- notifications ------------------------------------------------------------------------
 
     def listen(self, channel: str) -> str:
@@ -256,19 +248,9 @@ class Postgres(DatabaseProtocol):
         except TimeoutError:
             return payloads
         except self.errors as error:
-            raise self._lost(error) from error
+            raise self.lost(error) from error
 
     # --- the end ------------------------------------------------------------------------------
-
-    def fileno(self) -> int:
-        """The descriptor to wait for."""
-        assert self.socket is not None
-        return self.socket.fileno()
-
-    def shutdown(self) -> None:
-        """End the connection without closing its descriptor."""
-        if self.socket is not None:
-            shut_down(self.socket)
 
     def release(self) -> None:
         """Close the session and the descriptors."""
@@ -314,12 +296,6 @@ def _value(kind: int, data: bytes | None) -> str | int | bool | None:
     if kind in INTEGERS:
         return int(data)
     return data == b"t" if kind == BOOLEAN else data.decode("utf-8", "surrogateescape")
-
-
-def one_line(message: bytes | str) -> str:
-    """A message of the server, in one line."""
-    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
-    return " ".join(text.split())
 
 
 def _poll(descriptor: int, wanted: int, seconds: float) -> bool:
