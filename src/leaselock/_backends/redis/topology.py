@@ -7,8 +7,9 @@ G12).
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis.keys import SLOTS, slot_of
 from leaselock._backends.redis.messages import Address, Command, OtherLayout, Unreachable
@@ -22,47 +23,44 @@ Sender = Callable[[Address, Sequence[Command], float], Awaitable[list[Any]]]
 NAMED_FOR = 1.0
 
 
-class Topology(Protocol):
-    """Where to send what concerns a key."""
+class Topology(abc.ABC):
+    """Where to send what concerns a key: by default, to one master."""
 
-    divided: bool
+    divided = False
     """The keys are divided among servers, by slots."""
-    sharded: bool
+    sharded = False
     """Messages travel in the slot of their channel."""
 
+    @abc.abstractmethod
     def known(self, key: str) -> Address | None:
         """The server of *key*, if it is known."""
-        ...
 
+    @abc.abstractmethod
     async def find(self, key: str, send: Sender, until: float) -> Address:
         """Find out which server has *key*."""
-        ...
+
+    @abc.abstractmethod
+    def moved(self, slot: int, address: Address) -> None:
+        """A server said which server has a slot now."""
 
     async def masters(self, send: Sender, until: float) -> Sequence[Address]:
         """All servers that have keys."""
-        ...
+        return (self.known("") or await self.find("", send, until),)
 
     def slots_of(self, address: Address) -> Sequence[int | None]:
         """The slots of a master; None where keys are not divided."""
-        ...
-
-    def forget(self, address: Address | None = None) -> None:
-        """What is known may be wrong; *address* did not answer, or cannot serve."""
-        ...
+        return (None,)
 
     def is_silent(self, key: str) -> bool:
         """Whether to ask others before the server of *key*, which did not answer."""
-        ...
+        return False
 
-    def moved(self, slot: int, address: Address) -> None:
-        """A server said which server has a slot now."""
-        ...
+    def forget(self, address: Address | None = None) -> None:  # noqa: B027 - one server is known
+        """What is known may be wrong; *address* did not answer, or cannot serve."""
 
 
-class Single:
+class Single(Topology):
     """One server."""
-
-    divided = sharded = False
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -75,21 +73,6 @@ class Single:
         """The one."""
         return self.address
 
-    async def masters(self, send: Sender, until: float) -> Sequence[Address]:
-        """The one."""
-        return (self.address,)
-
-    def slots_of(self, address: Address) -> Sequence[int | None]:
-        """All keys."""
-        return (None,)
-
-    def forget(self, address: Address | None = None) -> None:
-        """There is no other."""
-
-    def is_silent(self, key: str) -> bool:
-        """There is no other."""
-        return False
-
     def moved(self, slot: int, address: Address) -> None:
         """Refuse: the server is part of a cluster, and the URL is not one of a cluster."""
         raise NotApplied(
@@ -98,10 +81,8 @@ class Single:
         )
 
 
-class Sentinels:
+class Sentinels(Topology):
     """The master that sentinels name."""
-
-    divided = sharded = False
 
     def __init__(
         self, sentinels: Sequence[Address], service: str, now: Callable[[], float]
@@ -159,22 +140,10 @@ class Sentinels:
         if role[0] != b"master":
             raise Unreachable(f"{address} is no master yet")
 
-    async def masters(self, send: Sender, until: float) -> Sequence[Address]:
-        """The master."""
-        return (self.known("") or await self.find("", send, until),)
-
-    def slots_of(self, address: Address) -> Sequence[int | None]:
-        """All keys."""
-        return (None,)
-
     def forget(self, address: Address | None = None) -> None:
         """Ask again, unless another master has been named since *address* was."""
         if address is None or address == self.master:
             self.until = 0.0
-
-    def is_silent(self, key: str) -> bool:
-        """There is one master."""
-        return False
 
     def moved(self, slot: int, address: Address) -> None:
         """Refuse: a server that sentinels watch is not part of a cluster."""
@@ -184,7 +153,7 @@ class Sentinels:
         )
 
 
-class Cluster:
+class Cluster(Topology):
     """The masters of a cluster, by slot."""
 
     divided = True
