@@ -17,8 +17,8 @@ from leaselock.errors import NotApplied
 
 # The tables of each version of a layout.
 DIGESTS = {
-    "postgres 1": "13f7fcc7458f6695",
-    "mysql 1": "e55de81c1070a261",
+    "postgres 1": "79be55c12a2ccf1f",
+    "mysql 1": "8c5ae486e150ab14",
     "sqlite 2": "492b08cffbd40d79",
 }
 

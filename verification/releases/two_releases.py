@@ -23,9 +23,8 @@ CONSTANT = re.compile(r"^(LAYOUT|SCHEMA) = Layout\((\d+), (\d+)\)$", re.MULTILIN
 # The statements that create the tables have the number of their layout, too.
 STATEMENT = re.compile(r"\('schema', '(\d+)'\)")
 VERSION = re.compile(r'^__version__ = ".*"$', re.MULTILINE)
-# Redis, ZooKeeper, SQLite, SQL, the document protocol; and one file of statements for each kind of
-# database.
-PLACES = 5, 2
+# Redis, ZooKeeper, SQLite, SQL, the document protocol; and the statements of the databases.
+PLACES = 5, 1
 
 
 class Release(NamedTuple):

@@ -1,9 +1,9 @@
 """Scripts of SQL statements: how they are written, sent and answered.
 
-The statements are in the files of this folder, each under a name: in `shared.sql` those that the
-dialects have in common but for `MACROS`, the others in a folder for each dialect. A script is a
-tuple of names, with the values of their parameters. It is sent in one piece and answered in one, so
-it takes one round trip, however many statements it has.
+The statements are in the files of this folder, each under a name: in `shared.sql` and `schema.sql`
+those that the dialects have in common but for `MACROS`, the others in a folder for each dialect. A
+script is a tuple of names, with the values of their parameters. It is sent in one piece and
+answered in one, so it takes one round trip, however many statements it has.
 
 Parameter values are written into the text by the functions here, and by nothing else. They are
 numbers or texts. A text becomes a literal that means the same under every session setting.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ IN_SNAPSHOT = frozenset(("one", "one holds", "queue"))
 # what makes a renewal a change, for MySQL counts changed rows, not matching rows; the key that
 # shows that the session of a row of leaselock_session is alive, which follows from the id of the
 # row; and whether the row has another key, or another backend than the one that names its session.
+# {text N} is the type of a text of up to N bytes. {upsert KEY: COLUMNS} ends an INSERT that changes
+# these columns of the row, if there is one with that key.
 POSTGRES_KEY = (
     "('x' || left(encode(sha256(convert_to('holder:' || id, 'UTF8')), 'hex'), 16))::bit(64)::bigint"
 )
@@ -53,6 +55,23 @@ MACROS = {
         "{now}": "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
         "{fact}": "key",
         "{change}": "",
+        "{insert}": "INSERT",
+        "{unless there}": "\nON CONFLICT DO NOTHING",
+        "{number}": "bigint",
+        "{digits}": "text",
+        "{:polls}": "(:polls = 1)",
+        "{take liveness key}": "pg_try_advisory_lock(:liveness_key)",
+        "{name}": 'text COLLATE "C"',
+        "{long text}": "text",
+        "{yes or no}": "boolean",
+        "{liveness key}": "bigint",
+        "{options}": "",
+        "{options of updated rows}": " WITH (fillfactor = 50)",
+        "{index in the table}": "",
+        "{index of its own}": (
+            "CREATE INDEX IF NOT EXISTS leaselock_session_name\n"
+            "ON leaselock_session (protocol, name)"
+        ),
         "{holder key}": POSTGRES_KEY,
         "{damaged}": f"(liveness_key <> {POSTGRES_KEY}"
         " OR split_part(session, ':', 3) NOT IN ('', backend::text))",
@@ -61,6 +80,20 @@ MACROS = {
         "{now}": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
         "{fact}": "fact",
         "{change}": "1 + ",
+        "{insert}": "INSERT IGNORE",
+        "{unless there}": "",
+        "{number}": "SIGNED",
+        "{digits}": "CHAR",
+        "{:polls}": ":polls",
+        "{take liveness key}": "GET_LOCK(:liveness_key, 0)",
+        "{name}": "VARBINARY(255)",
+        "{long text}": "BLOB",
+        "{yes or no}": "integer",
+        "{liveness key}": "VARBINARY(64)",
+        "{options}": " ENGINE = InnoDB",
+        "{options of updated rows}": " ENGINE = InnoDB",
+        "{index in the table}": ",\n    KEY (protocol, name)",
+        "{index of its own}": "",
         "{holder key}": MYSQL_KEY,
         "{damaged}": f"(liveness_key <> {MYSQL_KEY} OR session LIKE '%:%:%'"
         " AND SUBSTRING_INDEX(session, ':', -1) <> CAST(backend AS CHAR))",
@@ -184,20 +217,34 @@ def _hexadecimal(text: str) -> str:
     return f"X'{text.encode('utf-8', 'surrogateescape').hex()}'"
 
 
-def _blocks(*file: str) -> list[str]:
+def _blocks(dialect: str, *file: str) -> list[str]:
+    """The parts of a file between empty lines, in a dialect."""
     with open(os.path.join(_HERE, *file), encoding="utf-8") as source:
-        return [block for block in source.read().split("\n\n") if block.strip()]
+        text = source.read()
+    for macro, meant in MACROS[dialect].items():
+        text = text.replace(macro, meant)
+    postgres = dialect == "postgres"
+    text = re.sub(r"{text (\d+)}", "text" if postgres else r"VARBINARY(\1)", text)
+    text = re.sub(r"{upsert ([\w, ]+): ([\w, ]+)}", partial(_upsert, postgres), text)
+    return [found for block in text.split("\n\n") if (found := block.strip().rstrip(";"))]
+
+
+def _upsert(postgres: bool, macro: re.Match[str]) -> str:
+    key, columns = macro[1], macro[2].split(", ")
+    if postgres:
+        changes = ", ".join([f"{column} = excluded.{column}" for column in columns])
+        return f"ON CONFLICT ({key}) DO UPDATE SET {changes}"
+    changes = ", ".join([f"{column} = VALUES({column})" for column in columns])
+    return f"ON DUPLICATE KEY UPDATE {changes}"
 
 
 def _named(dialect: str) -> dict[str, str]:
     """Statements by the name in their first line, without comments."""
     files = (("shared.sql",), (dialect, "lease.sql"), (dialect, "session.sql"))
     named = {}
-    for block in (block for file in files for block in _blocks(*file)):
-        title, *lines = block.strip().splitlines()
+    for block in (block for file in files for block in _blocks(dialect, *file)):
+        title, *lines = block.splitlines()
         body = "\n".join(line for line in lines if not line.startswith("--"))
-        for macro, text in MACROS[dialect].items():
-            body = body.replace(macro, text)
         named[title.removeprefix("-- ")] = body
     return named
 
@@ -229,7 +276,7 @@ def dialect_of(name: str) -> Dialect:
         name,
         statements,
         sizes={title: body.count(";") + 1 for title, body in statements.items()},
-        schema=tuple(block.strip().rstrip(";") for block in _blocks(name, "schema.sql")),
+        schema=tuple(_blocks(name, "schema.sql")),
         quote=_escaped if postgres else _hexadecimal,
         contended=frozenset(
             ("40001", "40P01", "55P03") if postgres else ("1213", "1205", "1969", "3024")

@@ -98,6 +98,72 @@ SELECT name FROM (
     UNION SELECT name FROM leaselock_lock WHERE pending > 0 AND id IS NOT NULL AND expires < :now
 ) e WHERE name > :after ORDER BY name LIMIT :most
 
+-- put hold
+INSERT INTO leaselock_hold (name, id, client, lifetime, token, expires, metadata, since, mode, permits,
+    step, offered)
+VALUES (:name, :id, :client, :lifetime, :token, :expires, :metadata, :since, :mode, :permits, :step,
+    :offered)
+{upsert name, id: lifetime, token, expires, mode, step, offered, metadata}
+
+-- enqueue
+INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key,
+    mode, permits)
+VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, {:polls},
+        :liveness_key, :mode, :permits)
+
+-- refresh waiter
+UPDATE leaselock_waiter SET expires = :expires, polls = {:polls}, liveness_key = :liveness_key
+WHERE name = :name AND id = :id
+
+-- add tombstone
+INSERT INTO leaselock_tombstone (name, id, expires) VALUES (:name, :id, :expires)
+{upsert name, id: expires}
+
+-- store wakeup
+{insert} INTO leaselock_wake (client, id, expires) VALUES (:client, :id, :expires){unless there}
+
+-- create row
+{insert} INTO leaselock_row (name) VALUES (:name){unless there}
+
+-- row exists
+SELECT count(*) FROM leaselock_row WHERE name = :name
+
+-- create lock
+-- Creates the row of a name, so that it can be locked. If it is deleted meanwhile, the token is still
+-- no less than the last one: the row is read when the floor is.
+{insert} INTO leaselock_lock (name, token, since)
+SELECT :name, greatest(CAST(value AS {number}),
+    coalesce((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)), {now}
+FROM leaselock_fact WHERE {fact} = 'floor'{unless there}
+
+-- garbage page
+-- The next names: the last of them, and the highest token of those that "collect locks" deletes.
+SELECT max(name), max(CASE WHEN pending = 0 AND (id IS NULL OR expires < :now)
+    AND coalesce(since, 0) < :before THEN token END)
+FROM (SELECT name, token, pending, id, expires, since FROM leaselock_lock WHERE name > :after
+      ORDER BY name LIMIT :most) p
+
+-- raise floor
+UPDATE leaselock_fact SET value = CAST(greatest(CAST(value AS {number}), :token) AS {digits})
+WHERE {fact} = 'floor'
+
+-- lock liveness key
+-- A client holds this lock while it listens. It shows other clients that it is alive, and to MySQL
+-- which connection it listens on.
+SELECT {take liveness key}
+
+-- mark alive
+-- Takes the lock that shows that the session is alive.
+SELECT {take liveness key}
+
+-- record waiter
+-- A waiter has no token yet.
+INSERT INTO leaselock_session
+    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
+VALUES (:session, :protocol, :name, :id, :client, NULL, :backend, :liveness_key, :metadata, :since, :mode)
+{upsert session: protocol, name, id, client, token, backend, liveness_key, metadata, since, mode};
+SELECT {take liveness key}
+
 -- raw
 :text
 

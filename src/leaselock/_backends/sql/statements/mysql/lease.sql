@@ -53,16 +53,6 @@ WHERE l.id = :id AND l.expires > {now}
 /*M!100106 SET STATEMENT max_statement_time = :timeout / 1000 FOR */
 SELECT /*+ MAX_EXECUTION_TIME(:timeout) */ name FROM leaselock_lock WHERE name = :name FOR UPDATE
 
--- create lock
--- Creates the row of a name, so that it can be locked.
--- If it is deleted meanwhile, the token is still no less than the last one: the row is read when the
--- floor is.
-INSERT IGNORE INTO leaselock_lock (name, token, since)
-SELECT :name, GREATEST(CAST(value AS SIGNED),
-    COALESCE((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)),
-    {now}
-FROM leaselock_fact WHERE fact = 'floor'
-
 -- waiters
 -- The head of the queue, up to the exclusive waiter behind :exclusives others and at most :most waiters, its tail, the neighbours of the waiter :id, and
 -- whether each is dead.
@@ -84,36 +74,6 @@ FROM (
      ORDER BY ticket LIMIT 2)
 ) q STRAIGHT_JOIN leaselock_waiter w ON w.name = :name AND w.ticket = q.ticket
 
--- put hold
-INSERT INTO leaselock_hold (name, id, client, lifetime, token, expires, metadata, since, mode, permits,
-    step, offered)
-VALUES (:name, :id, :client, :lifetime, :token, :expires, :metadata, :since, :mode, :permits, :step,
-    :offered)
-ON DUPLICATE KEY UPDATE lifetime = VALUES(lifetime), token = VALUES(token), expires = VALUES(expires),
-    mode = VALUES(mode), step = VALUES(step), offered = VALUES(offered), metadata = VALUES(metadata)
-
--- enqueue
-INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key,
-    mode, permits)
-VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, :polls,
-        :liveness_key, :mode, :permits)
-
--- refresh waiter
-UPDATE leaselock_waiter SET expires = :expires, polls = :polls, liveness_key = :liveness_key
-WHERE name = :name AND id = :id
-
--- add tombstone
-INSERT INTO leaselock_tombstone (name, id, expires) VALUES (:name, :id, :expires)
-ON DUPLICATE KEY UPDATE expires = :expires
-
--- store wakeup
-INSERT IGNORE INTO leaselock_wake (client, id, expires) VALUES (:client, :id, :expires)
-
--- lock liveness key
--- A client holds this lock while it listens. It shows other clients that it is alive, and which
--- connection it listens on.
-SELECT GET_LOCK(:liveness_key, 0)
-
 -- listener connection
 SELECT IS_USED_LOCK(:liveness_key)
 
@@ -128,17 +88,6 @@ SELECT SLEEP(IF(EXISTS(SELECT 1 FROM leaselock_wake WHERE client = :client), 0, 
 -- begin setup
 -- Serializes concurrent setups.
 SELECT GET_LOCK('leaselock setup', 10)
-
--- garbage page
--- The next names: the last of them, and the highest token of those that "collect locks" deletes.
-SELECT MAX(name), MAX(CASE WHEN pending = 0 AND (id IS NULL OR expires < :now)
-    AND COALESCE(since, 0) < :before THEN token END)
-FROM (SELECT name, token, pending, id, expires, since FROM leaselock_lock WHERE name > :after
-      ORDER BY name LIMIT :most) p
-
--- raise floor
-UPDATE leaselock_fact SET value = CAST(GREATEST(CAST(value AS SIGNED), :token) AS CHAR)
-WHERE fact = 'floor'
 
 -- collect locks
 -- Rows whose token the floor does not cover yet are left for the next time.

@@ -21,10 +21,7 @@ INSERT INTO leaselock_session
 SELECT :session, :protocol, :name, :id, :client, LAST_INSERT_ID(), :backend, :liveness_key, :metadata,
     {now}, :mode
 FROM DUAL WHERE IS_USED_LOCK(:key) = CONNECTION_ID()
-ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
-    id = VALUES(id), client = VALUES(client), token = VALUES(token),
-    backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since),
-    mode = VALUES(mode);
+{upsert session: protocol, name, id, client, token, backend, liveness_key, metadata, since, mode};
 SELECT LAST_INSERT_ID() FROM DUAL WHERE IS_USED_LOCK(:key) = CONNECTION_ID()
 
 -- advisory reacquire
@@ -46,10 +43,6 @@ SELECT GET_LOCK(:key, :timeout / 1000)
 -- advisory release
 DO RELEASE_ALL_LOCKS()
 
--- mark alive
--- Takes the lock that shows that the session is alive.
-DO GET_LOCK(:liveness_key, 0)
-
 -- begin transaction
 START TRANSACTION
 
@@ -70,12 +63,6 @@ START TRANSACTION; DO GET_LOCK(:liveness_key, 0); SELECT name FROM leaselock_row
 -- row release
 ROLLBACK; DO RELEASE_ALL_LOCKS()
 
--- row exists
-SELECT COUNT(*) FROM leaselock_row WHERE name = :name
-
--- create row
-INSERT IGNORE INTO leaselock_row (name) VALUES (:name)
-
 -- row token
 -- Runs on another connection, so that the token is committed whatever becomes of the hold. It checks
 -- that the holding session is alive while the counter is locked, so tokens rise in grant order.
@@ -89,10 +76,7 @@ INSERT INTO leaselock_session
     (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
 VALUES (:session, :protocol, :name, :id, :client, LAST_INSERT_ID(), :backend, :liveness_key, :metadata,
     {now}, :mode)
-ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
-    id = VALUES(id), client = VALUES(client), token = VALUES(token),
-    backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since),
-    mode = VALUES(mode);
+{upsert session: protocol, name, id, client, token, backend, liveness_key, metadata, since, mode};
 SELECT LAST_INSERT_ID(), IS_USED_LOCK(:liveness_key) = :backend
 
 -- row new token
@@ -108,17 +92,6 @@ UPDATE leaselock_session SET protocol = :protocol, name = :name, id = :id, clien
     token = LAST_INSERT_ID(), liveness_key = :liveness_key, metadata = :metadata, mode = :mode,
     since = {now}
 WHERE session = :session AND IS_USED_LOCK(:liveness_key) = :backend
-
--- record waiter
--- A waiter has no token yet.
-INSERT INTO leaselock_session
-    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
-VALUES (:session, :protocol, :name, :id, :client, NULL, :backend, :liveness_key, :metadata, :since, :mode)
-ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
-    id = VALUES(id), client = VALUES(client), token = VALUES(token),
-    backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since),
-    mode = VALUES(mode);
-SELECT GET_LOCK(:liveness_key, 0)
 
 -- sessions
 -- A row of no known protocol may be of this one: it is shown, with a mode that does not exist. So is

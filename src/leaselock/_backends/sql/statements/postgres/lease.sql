@@ -59,14 +59,6 @@ WHERE name = (SELECT name FROM leaselock_lock WHERE name = :name AND id = :id FO
 -- lock to renew
 SELECT name FROM leaselock_lock WHERE name = :name FOR UPDATE
 
--- create lock
--- Creates the row of a name, so that it can be locked.
-INSERT INTO leaselock_lock (name, token, since)
-SELECT :name, greatest(value::bigint, (SELECT k.token FROM leaselock_lock k WHERE k.name = :name)),
-    {now}
-FROM leaselock_fact WHERE key = 'floor'
-ON CONFLICT (name) DO NOTHING
-
 -- waiters
 -- The head of the queue, up to the exclusive waiter behind :exclusives others and at most :most waiters, its tail, the neighbours of the waiter :id, and
 -- whether each is dead.
@@ -88,53 +80,12 @@ FROM (
      ORDER BY ticket LIMIT 2)
 ) q
 
--- put hold
-INSERT INTO leaselock_hold (name, id, client, lifetime, token, expires, metadata, since, mode, permits,
-    step, offered)
-VALUES (:name, :id, :client, :lifetime, :token, :expires, :metadata, :since, :mode, :permits, :step,
-    :offered)
-ON CONFLICT (name, id) DO UPDATE SET lifetime = excluded.lifetime, token = excluded.token,
-    expires = excluded.expires, mode = excluded.mode, step = excluded.step,
-    offered = excluded.offered, metadata = excluded.metadata
-
--- enqueue
-INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key,
-    mode, permits)
-VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, :polls = 1,
-        :liveness_key, :mode, :permits)
-
--- refresh waiter
-UPDATE leaselock_waiter SET expires = :expires, polls = (:polls = 1), liveness_key = :liveness_key
-WHERE name = :name AND id = :id
-
--- add tombstone
-INSERT INTO leaselock_tombstone (name, id, expires) VALUES (:name, :id, :expires)
-ON CONFLICT (name, id) DO UPDATE SET expires = excluded.expires
-
--- lock liveness key
--- A client holds this lock while it listens, which shows other clients that it is alive.
-SELECT pg_try_advisory_lock(:liveness_key)
-
 -- notify
 SELECT pg_notify(:channel, :id)
-
--- store wakeup
-INSERT INTO leaselock_wake (client, id, expires) VALUES (:client, :id, :expires)
-ON CONFLICT (client, id) DO NOTHING
 
 -- begin setup
 -- Serializes concurrent setups.
 BEGIN; SELECT pg_advisory_xact_lock(5219371834226851183)
-
--- garbage page
--- The next names: the last of them, and the highest token of those that "collect locks" deletes.
-SELECT max(name), max(token) FILTER (WHERE pending = 0 AND (id IS NULL OR expires < :now)
-    AND coalesce(since, 0) < :before)
-FROM (SELECT name, token, pending, id, expires, since FROM leaselock_lock WHERE name > :after
-      ORDER BY name LIMIT :most) p
-
--- raise floor
-UPDATE leaselock_fact SET value = greatest(value::bigint, :token)::text WHERE key = 'floor'
 
 -- collect locks
 -- Rows whose token the floor does not cover yet, and rows that are locked, are left for the next time.

@@ -30,11 +30,7 @@ INSERT INTO leaselock_session
     (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
 SELECT :session, :protocol, :name, :id, :client, c.token, :backend, :liveness_key, :metadata, c.since, :mode
 FROM counted c, (SELECT pg_try_advisory_lock(:liveness_key)) signed
-ON CONFLICT (session) DO UPDATE SET
-    protocol = excluded.protocol, name = excluded.name, id = excluded.id,
-    client = excluded.client, token = excluded.token, backend = excluded.backend,
-    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since,
-    mode = excluded.mode
+{upsert session: protocol, name, id, client, token, backend, liveness_key, metadata, since, mode}
 RETURNING token
 
 -- advisory wait
@@ -53,10 +49,6 @@ SELECT pg_advisory_unlock(:key)
 
 -- advisory release
 SELECT pg_advisory_unlock_all()
-
--- mark alive
--- Takes the lock that shows that the session is alive.
-SELECT pg_try_advisory_lock(:liveness_key)
 
 -- begin transaction
 BEGIN ISOLATION LEVEL READ COMMITTED
@@ -80,12 +72,6 @@ SELECT name FROM leaselock_row WHERE name = :name FOR SHARE
 -- row release
 ROLLBACK; SELECT pg_advisory_unlock_all()
 
--- row exists
-SELECT count(*) FROM leaselock_row WHERE name = :name
-
--- create row
-INSERT INTO leaselock_row (name) VALUES (:name) ON CONFLICT DO NOTHING
-
 -- row token
 -- Runs on another connection, so that the token is committed whatever becomes of the hold. It checks
 -- that the holding session is alive while the counter is locked, so tokens rise in grant order.
@@ -103,24 +89,8 @@ INSERT INTO leaselock_session AS s
     (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
 SELECT :session, :protocol, :name, :id, :client, c.token, :backend, :liveness_key, :metadata, c.since, :mode
 FROM counted c
-ON CONFLICT (session) DO UPDATE SET
-    protocol = excluded.protocol, name = excluded.name, id = excluded.id,
-    client = excluded.client, token = excluded.token, backend = excluded.backend,
-    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since,
-    mode = excluded.mode
+{upsert session: protocol, name, id, client, token, backend, liveness_key, metadata, since, mode}
 RETURNING token, NOT pg_try_advisory_xact_lock_shared(:liveness_key)
-
--- record waiter
--- A waiter has no token yet.
-INSERT INTO leaselock_session
-    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
-VALUES (:session, :protocol, :name, :id, :client, NULL, :backend, :liveness_key, :metadata, :since, :mode)
-ON CONFLICT (session) DO UPDATE SET
-    protocol = excluded.protocol, name = excluded.name, id = excluded.id,
-    client = excluded.client, token = NULL, backend = excluded.backend,
-    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since,
-    mode = excluded.mode;
-SELECT pg_try_advisory_lock(:liveness_key)
 
 -- sessions
 -- A row of no known protocol may be of this one: it is shown, with a mode that does not exist. So is
