@@ -31,9 +31,9 @@ class Holder(NamedTuple):
     """
 
     host: str
-    """The name of its machine."""
+    """The name of its machine; all that is known of another program."""
     pid: int
-    """Its process."""
+    """Its process; 0 if it is not known."""
     thread: str
     """Its thread or task."""
     since: float | None
@@ -63,7 +63,7 @@ class Holder(NamedTuple):
     process: str = ""
     """An identity of its process that no later one with the same number has; empty if unknown."""
     slots: tuple[int, ...] = ()
-    """The numbers of its permits, if they are numbered."""
+    """The numbers of its permits, from 0 on; empty unless they are numbered."""
 
     def __str__(self) -> str:
         return _text_of(self)
@@ -78,9 +78,9 @@ class Waiter(NamedTuple):
     """
 
     host: str
-    """The name of its machine."""
+    """The name of its machine; all that is known of another program."""
     pid: int
-    """Its process."""
+    """Its process; 0 if it is not known."""
     thread: str
     """Its thread or task."""
     since: float
@@ -140,17 +140,8 @@ class LockChange(NamedTuple):
     """The present holder, with the time since when; None if the lock is free."""
 
 
-class Metadata(NamedTuple):
-    """The metadata of a claim: who made it. `Holder` and `Waiter` have each of its fields."""
-
-    host: str
-    pid: int
-    thread: str
-    label: str | None
-    version: str | None
-    owner: str = ""
-    note: str = ""
-    process: str = ""
+# What the metadata of a claim says besides host, process number and thread, if it does.
+OPTIONAL = [key for key in Waiter._fields[4:] if key not in ("mode", "permits")]
 
 
 def metadata_of(
@@ -163,8 +154,8 @@ def metadata_of(
     process: str = "",
     holds: Sequence[str] | None = None,
 ) -> str:
-    """The metadata to store with a claim, as JSON; with what its owner *holds*, if that is for
-    others to know.
+    """The metadata to store with a claim, as JSON: fields of `Waiter`, and what its owner *holds*,
+    if that is for others to know.
     """
     host, thread = quoted(shortened(host)), quoted(shortened(thread))
     noted = f', "note": {quoted(shortened(note))}' if note else ""
@@ -208,7 +199,7 @@ def holder_of(held: HoldRecord | None, remaining: float | None) -> Holder | None
         mode=held.mode,
         permits=held.permits,
         slots=held.slots,
-        **_parsed(held.metadata)._asdict(),
+        **_parsed(held.metadata),
     )
 
 
@@ -220,7 +211,7 @@ def holders_of(state: LockState) -> list[Holder]:
 
 def waiter_of(claim: Claim) -> Waiter:
     """The waiter of a queued claim."""
-    who = _parsed(claim.metadata)._asdict()
+    who = _parsed(claim.metadata)
     return Waiter(since=_time(claim.since), mode=claim.mode, permits=claim.permits, **who)
 
 
@@ -257,29 +248,24 @@ def _time(since: float) -> float:
     return since if abs(since) < ENDLESS else 0.0
 
 
-def _parsed(text: str) -> Metadata:
+def _parsed(text: str) -> dict[str, Any]:
+    """The fields of `Holder` and `Waiter` that metadata has."""
     import json  # loaded when a holder is shown, for it takes its time
 
     # Written by other programs of other versions: the types are not taken for granted.
     try:
         fields = json.loads(text)
-        host, pid, thread = _brief(fields["host"]), _pid(fields["pid"]), _brief(fields["thread"])
-        label, version = _optional(fields.get("label")), _optional(fields.get("version"))
-        who = (_brief(fields.get(key, "")) for key in ("owner", "note", "process"))
-        found = Metadata(host, pid, thread, label, version, *who)
+        who = {"host": _brief(fields["host"]), "thread": _brief(fields["thread"])}
+        more = {key: _brief(fields[key]) for key in OPTIONAL if fields.get(key) is not None}
+        return {"pid": _pid(fields["pid"]), "label": None, **who, **more}
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        return Metadata(UNKNOWN, 0, f"described as {text!r:.80}", None, None)
-    return found
+        return {"host": UNKNOWN, "pid": 0, "thread": f"described as {text!r:.80}", "label": None}
 
 
 def _pid(number: Any) -> int:
     if not 0 <= (pid := int(number)) <= GREATEST_PID:
         raise ValueError("no process has such a number")
     return pid
-
-
-def _optional(word: object) -> str | None:
-    return None if word is None else _brief(word)
 
 
 def _brief(word: object) -> str:
