@@ -612,13 +612,15 @@ class Backend(abc.ABC):
 
     def wake(self, claim_ids: Iterable[str]) -> None:
         """Let `await_wakeup` return for these claims, and for no other: each of them is given up,
-        or should ask again. WAKE_ALL is all of them.
+        or should ask again.
         """
         for claim_id in claim_ids:
-            if claim_id == WAKE_ALL:
-                self.wake(list(self.signals))
-            elif (signal := self.signals.get(claim_id)) is not None:
+            if (signal := self.signals.get(claim_id)) is not None:
                 signal.set()
+
+    def wake_all(self) -> None:
+        """Wake all claims. A store calls it when it may have missed messages."""
+        self.wake(list(self.signals))
 
     def wait_and_listen(self, changed: Signal, until: float) -> Awaitable[object]:
         """Wait for *changed*, at most until *until*. The renewer calls it while it has nothing to
@@ -635,7 +637,7 @@ class Backend(abc.ABC):
         """End all waits: the client is closing. No wait begins after this, but the requests that
         release its locks follow.
         """
-        self.wake((WAKE_ALL,))
+        self.wake_all()
 
     def after_fork(self) -> None:
         """Drop the waiters and background operations of this client: after a fork, or when its

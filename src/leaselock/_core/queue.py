@@ -86,6 +86,13 @@ class QueueBackend(Backend):
         """Change what ends the hold."""
         return await self.send(SetLifetime(claim, lifetime), until)
 
+    def heard(self, claim_ids: Sequence[str]) -> None:
+        """Wake the claims that a listener has reported."""
+        if WAKE_ALL in claim_ids:
+            self.wake_all()
+        else:
+            self.wake(claim_ids)
+
 
 class NodeBackend(QueueBackend):
     """The queue of a store that is one node; its *listener* is another, which receives messages. A
@@ -124,9 +131,9 @@ class NodeBackend(QueueBackend):
                 # The client was closed, or the listener has failed. Every wait also looks again by
                 # itself, and the next one tries to listen again.
                 self.client = None
-                self.wake((WAKE_ALL,))
+                self.wake_all()
             else:
-                self.wake(claim_ids)
+                self.heard(claim_ids)
                 if not claim_ids:
                     return
         await Wait(changed, until)

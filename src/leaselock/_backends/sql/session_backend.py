@@ -172,9 +172,9 @@ class SessionBackend(SessionLeases):
         """End the waits of these claims in the server, which costs them their places."""
         self.sessions.wake(claim_ids)
 
-    def close(self) -> None:
-        """End all waits: the client is closing."""
-        self.sessions.wake(list(self.sessions.sessions))
+    def wake_all(self) -> None:
+        """The same for all claims."""
+        self.wake(list(self.sessions.sessions))
 
     def after_fork(self) -> None:
         """After a fork, or in a new loop: forget all holds."""

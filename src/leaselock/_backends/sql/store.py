@@ -17,7 +17,6 @@ from leaselock._backends.sql.session_pool import SessionPool
 from leaselock._backends.sql.url import parsed
 from leaselock._core.backend import (
     ALL_MODES,
-    WAKE_ALL,
     Acquire,
     Capabilities,
     Convert,
@@ -137,11 +136,11 @@ class LeaseBackend(QueueBackend):
     async def _listen(self, client: str) -> None:
         try:
             while True:
-                self.wake(await self.store.listener.listen(client))
+                self.heard(await self.store.listener.listen(client))
         except StoreError:
             # The client was closed, or the listener has failed. Every wait also looks again by
             # itself, and the next one starts another listening process.
-            self.wake((WAKE_ALL,))
+            self.wake_all()
 
     def after_fork(self) -> None:
         """Drop the waiters and the listening process."""

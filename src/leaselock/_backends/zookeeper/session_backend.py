@@ -188,7 +188,7 @@ class SessionBackend(Maintenance):
         has refused it, the next request starts this again.
         """
         await self.end_leases()
-        self.wake((WAKE_ALL,))
+        self.wake_all()
         try:
             if self.connection.interrupted:
                 await Call(self.connection, CloseSession(), self.now() + CLOSE_TIMEOUT)
@@ -221,9 +221,9 @@ class SessionBackend(Maintenance):
         for event in events:
             if event.startswith(SESSION_ENDED):
                 self._lose_session(int(event.removeprefix(SESSION_ENDED)))
-                self.wake((WAKE_ALL,))
+                self.wake_all()
             elif event == WAKE_ALL:
-                self.wake((WAKE_ALL,))
+                self.wake_all()
             deleted = event.startswith(DELETED)
             for claim in tuple(self.watchers.get(event.removeprefix(DELETED), ())):
                 self._wake(claim, deleted)
@@ -272,13 +272,11 @@ class SessionBackend(Maintenance):
         if contender is not None:
             self._unwatch(contender)
 
-    def wake(self, claim_ids: Iterable[str]) -> None:
-        """Let these claims ask again; or all of them, because events may be lost."""
-        claim_ids = tuple(claim_ids)
-        if WAKE_ALL in claim_ids:
-            for contender in self.contenders.values():
-                contender.watches_holder = False
-        super().wake(claim_ids)
+    def wake_all(self) -> None:
+        """Let all claims ask again: events may be lost, so that none is next without a request."""
+        for contender in self.contenders.values():
+            contender.watches_holder = False
+        super().wake_all()
 
     # --- holding --------------------------------------------------------------------------------
 
