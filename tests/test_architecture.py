@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "leaselock"
 MODULES = sorted(SOURCE.rglob("*.py"))
+STORES = re.compile("redis|valkey|sqlite|postgres|mysql|mariadb|zookeeper|etcd|dynamo|kube", re.I)
 PUBLIC_NAMES = [
     *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease", "Holder", "LockInfo"),
     *("Waiter", "Finding", "Changes", "AsyncChanges", "LockChange", "LimitMismatch"),
@@ -198,6 +199,17 @@ def test_core_imports_only_itself_the_errors_and_pure_modules(path: Path) -> Non
     assert {name.split(".")[0] for name in imported(path) - ours} <= PURE
     known = ("leaselock._core", "leaselock.errors", "leaselock.version")
     assert all(name.startswith(known) for name in ours), ours
+
+
+@pytest.mark.parametrize("folder", ["_core", "_drivers", "_cli", "_web"])
+def test_only_a_store_names_a_store(folder: str) -> None:
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in (SOURCE / folder).rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if STORES.search(line)
+    ]
+    assert found == []
 
 
 def test_errors_and_version_import_nothing() -> None:

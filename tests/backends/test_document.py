@@ -319,7 +319,7 @@ def test_a_lease_is_handed_on_within_a_client_but_not_cached() -> None:
     with leaselock.Client("documents://r", local_handoffs=5) as client:
         with client.lock("a") as lease:
             assert document()["token"] == lease.token + 5
-        with pytest.raises(ValueError, match=r"cached= needs .*: memory, and Redis by hash"):
+        with pytest.raises(ValueError, match=r"cached= needs .*: memory and Redis by hash"):
             client.lock("a", cached=True)
 
 

@@ -3,7 +3,7 @@
 A store describes itself by one `StoreType`, which is found by the scheme of its URL: those of
 other distributions by the entry points of the group ``leaselock.stores``, whose names are schemes;
 those of this package in a table of the same form, which needs no look at what is installed
-(decision 29). A store is loaded when its scheme is used, and its client library not before that.
+(decision 30). A store is loaded when its scheme is used, and its client library not before that.
 """
 
 from __future__ import annotations

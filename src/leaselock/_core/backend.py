@@ -196,7 +196,7 @@ class Busy(NamedTuple):
 
     record: HoldRecord | Callable[[], HoldRecord | None] | None
     """The hold that is in the way, if the store knows it; or what makes its record: most waiters
-    never look at it, and Redis's costs 3.5 µs for each refusal.
+    never look at it, and to make one may cost 3.5 µs for each refusal.
     """
     retry_after: float
     """After how many seconds to ask again, if no notification arrives before."""

@@ -1,8 +1,8 @@
 """Who holds a lock, and who is next: the decisions of a store, written once.
 
 Each function carries out one request on a `LockRow`, which is where a store keeps one lock. It runs
-alone on that row (in a transaction, under a mutex), so it is one atomic step of the store. The
-memory store and the SQLite file run these functions in production; so do the simulator's models.
+alone on that row (in a transaction, under a mutex), so it is one atomic step of the store. Stores
+that have rows run these functions in production; so do the simulator's models.
 
 A lock has any number of holds, and a queue of claims in the order of their arrival. A claim is
 granted if and only if it is compatible with all holds and with every claim ahead of it: no claim is

@@ -17,8 +17,8 @@ RENEWALS_PER_LEASE = 3
 # The rounding error of a sum of floats, in seconds.
 ROUNDING = 1e-6
 # The part of a session timeout for which one answer proves that the session is alive. The store may
-# count the silence of a client from an earlier request: in ZooKeeper up to a third of the session
-# (an idle client pings that often) and half a tick (a server reports to the leader) earlier.
+# count the silence of a client from an earlier request: by up to a third of the session (an idle
+# client pings that often) and the time until a server reports to the one that counts.
 PROVEN_PART = 0.5
 
 
