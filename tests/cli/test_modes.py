@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.processes import LEASELOCK, paced, said
 
+from leaselock._cli.listing import LONGEST_SLOTS, slot_ranges
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.cli.processes import Shell
 
 
@@ -55,6 +59,23 @@ def test_a_command_knows_the_number_of_its_permit(shell: Shell) -> None:
     assert [holder["slots"] for holder in lock["holders"]] == [[0]]
     assert " slot 0" in shell.run("ls").stdout
     assert ", 1 permit, slot 0" in shell.run("show", "a").stdout
+    for _ in range(2):
+        shell.job("a", "--slots", "3")
+    assert " slot 0 and 2 more (slots 1-2)" in shell.run("ls").stdout
+
+
+@pytest.mark.parametrize(
+    ("slots", "text"),
+    [
+        ([4], "4"),
+        ([2, 0, 1], "0-2"),
+        ([0, 1, 5, 7, 8], "0-1, 5, 7-8"),
+        (range(0, 1000, 2), "0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20..."),
+    ],
+)
+def test_numbers_of_permits_are_shown_as_ranges(slots: Iterable[int], text: str) -> None:
+    assert slot_ranges(slots) == text
+    assert len(text) <= LONGEST_SLOTS
 
 
 def test_several_locks_are_held_together(shell: Shell) -> None:

@@ -29,6 +29,8 @@ SEPARATOR = "  "
 LONGEST_NAME = 255
 # As many columns are shown of the reason why a record cannot be read. It has the key twice.
 LONGEST_REASON = 1000
+# As many columns are shown of the numbers of permits, of which there may be a thousand.
+LONGEST_SLOTS = 40
 # Follows the number of waiters.
 DEADLOCK = " (deadlock)"
 # A label is not cut to less than this, but left out.
@@ -71,15 +73,34 @@ def _who(holder: Holder) -> str:
         return f"{holder.host}:{holder.pid} (cooling down)"
     if holder.detached:
         return f"{holder.host}:{holder.pid} (detached)"
-    slots = f" slot {', '.join(map(str, holder.slots))}" if holder.slots else ""
+    slots = f" slot {slot_ranges(holder.slots)}" if holder.slots else ""
     return f"{short_name(holder)}{slots}{' (gone)' if is_stale(holder) else ''}"
 
 
 def _holders(lock: LockInfo) -> str:
-    more = len(lock.holders) - 1
     if lock.holder is None:
         return UNREADABLE if lock.unreadable else NOTHING
-    return f"{_who(lock.holder)} and {more} more" if more > 0 else _who(lock.holder)
+    return _who(lock.holder) + _others(lock)
+
+
+def _others(lock: LockInfo) -> str:
+    """How many holders there are besides the first one, and the numbers of their permits."""
+    others = lock.holders[1:]
+    slots = [slot for holder in others for slot in holder.slots]
+    shown = f" (slots {slot_ranges(slots)})" if slots else ""
+    return f" and {len(others)} more{shown}" if others else ""
+
+
+def slot_ranges(slots: Iterable[int]) -> str:
+    """Return numbers as text, those that follow one another as a range: 0-2, 5."""
+    ranges: list[list[int]] = []
+    for slot in sorted(slots):
+        if ranges and slot == ranges[-1][1] + 1:
+            ranges[-1][1] = slot
+        else:
+            ranges.append([slot, slot])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
+    return cut(", ".join(texts), LONGEST_SLOTS)
 
 
 def _left(holder: Holder) -> str:
@@ -201,7 +222,7 @@ def _narrow(lock: LockInfo, width: int, paint: Paint, deadlocked: bool) -> list[
     if (holder := lock.holder) is not None:
         left = [] if holder.remaining is None else [f"{_left(holder)} left"]
         label = [f"label {holder.label}"] if holder.label else []
-        held = f"{_who(holder)} {time_held(holder)}"
+        held = f"{_who(holder)} {time_held(holder)}{_others(lock)}"
         parts = [held, *left, *parts, f"token {_token(holder)}", *label]
     colour = _colour(lock, deadlocked) or BOLD
     name = textwrap.wrap(shown_name(lock.name), width, drop_whitespace=False)
