@@ -322,8 +322,8 @@ class SessionBackend(Maintenance):
         return [self._renewed(claim, one, found) for claim, one in zip(claims, asked, strict=True)]
 
     def _renewed(self, claim: Claim, asked: Asked, found: dict[str, Node]) -> bool | None:
-        # The claim may have been released since the batch was sent.
-        contender = self.contenders.get(claim.id)
+        # The claim may have been released since the batch was sent, or may still wait.
+        contender = self.contenders.get(claim.id) if claim.id in self.leases else None
         if contender is None or contender is not asked.contender or contender.node is None:
             return False
         if asked.paths[:1] != [contender.node.path] or contender.converting is not None:
