@@ -8,6 +8,7 @@ for any text, and a line `...` for any lines. Servers that a page names are priv
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -224,4 +225,7 @@ def test_code_of_a_page_runs(
                 value.close()
             elif isinstance(value, Engine):
                 value.dispose()
+        # A lock of sherlock is released when it is garbage: before its server ends.
+        document.namespace.clear()
+        gc.collect()
         play.shell.close()
