@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from testkit.servers.databases import WORKER, minimal
-from testkit.servers.mariadb import MariaDB
 from tests.backends.sql import DATABASES, PROTOCOLS, Stage
 from tests.surroundings import reachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from testkit.servers.mariadb import MariaDB
     from testkit.servers.postgres import Postgres
 
 
@@ -32,17 +31,6 @@ def server(request: pytest.FixtureRequest) -> Postgres | MariaDB:
     """Each server in turn."""
     found: Postgres | MariaDB = request.getfixturevalue(request.param)
     return found
-
-
-@pytest.fixture
-def worker(server: Postgres | MariaDB) -> Iterator[str]:
-    """The URL of a user who may only do what every program that locks must."""
-    yield minimal(server)
-    if isinstance(server, MariaDB):
-        server.do(f"DROP USER {WORKER}@'%'")
-    else:
-        server.query(f"DROP OWNED BY {WORKER}")
-        server.query(f"DROP ROLE {WORKER}")
 
 
 @pytest.fixture(params=PROTOCOLS)

@@ -15,6 +15,8 @@ from testkit.servers.process import eventually
 import leaselock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from leaselock import Finding
 
 # Of one client: its pool, two for urgent requests, and the listener.
@@ -29,14 +31,21 @@ def found(url: str, words: str) -> Finding:
 
 
 @pytest.fixture
-def limited(server: Postgres | MariaDB, worker: str) -> str:
+def limited(
+    server: Postgres | MariaDB, as_worker: Callable[[Postgres | MariaDB], str]
+) -> Iterator[str]:
     """The URL of a user who may have two clients' connections and a few more."""
-    most = 2 * EACH + 3
+    yield limit(server, as_worker(server), 2 * EACH + 3)
+    limit(server, as_worker(server), -1)
+
+
+def limit(server: Postgres | MariaDB, url: str, most: int) -> str:
+    """Limit the connections of the worker; -1 is no limit."""
     if isinstance(server, MariaDB):
-        server.do(f"ALTER USER {WORKER}@'%' WITH MAX_USER_CONNECTIONS {most}")
+        server.do(f"ALTER USER {WORKER}@'%' WITH MAX_USER_CONNECTIONS {max(0, most)}")
     else:
         server.query(f"ALTER ROLE {WORKER} CONNECTION LIMIT {most}")
-    return worker
+    return url
 
 
 def test_the_clients_that_fit_are_counted(server: Postgres | MariaDB) -> None:

@@ -19,7 +19,7 @@ from tests.backends.test_sql_doctor import found
 import leaselock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from leaselock import Finding
@@ -127,9 +127,12 @@ def level_elsewhere(url: str) -> str:
     return line.split()[0]
 
 
-def test_to_look_at_the_disk_needs_no_right(worker: str) -> None:
-    for url in (worker, f"{worker}?protocol=row"):
-        assert space(url).level in ("ok", "warn")
+def test_to_look_at_the_disk_needs_no_right(
+    server: Postgres | MariaDB, as_worker: Callable[[Postgres | MariaDB], str]
+) -> None:
+    url = as_worker(server)
+    for each in (url, f"{url}?protocol=row"):
+        assert space(each).level in ("ok", "warn")
 
 
 def test_postgresql_writes_to_a_file_and_not_to_its_log(postgres: Postgres) -> None:
