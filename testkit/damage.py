@@ -6,19 +6,28 @@ must be shown. A lock has a kind: "held", "waited" (held, and waited for), "read
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from leaselock._backends.document.adapter import Stored
+from leaselock._backends.kubernetes.objects import DOCUMENT, object_name
 from leaselock._backends.redis import keys as names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
+    from leaselock._backends.document.adapter import DocumentStore
+    from testkit.servers.cluster import Cluster
     from testkit.servers.mariadb import MariaDB
     from testkit.servers.postgres import Postgres
     from testkit.servers.redis import Redis
 
+# It only bounds a failure.
+LIMIT = 60.0
 # What stands in place of a number, and of any text.
 NO_NUMBERS = ("", "junk", "-7", "1.5", "nan", "9" * 30, "1\n2", "\N{SNOWMAN}")
 JUNK = ("", "junk", "{", "[]", "null", "\n\n\n", "x" * 5000, "\N{SNOWMAN}", "%s'\";--")
@@ -42,11 +51,24 @@ ALONE = ("held", "waited")
 SEVERAL = ("readers", "permits")
 
 
-def in_redis(server: Redis, form: str = "hash", prefix: str = names.PREFIX) -> list[Damage]:
+class OfCluster(NamedTuple):
+    """A cluster as if it was one server: each command goes to the node that has its first key."""
+
+    cluster: Cluster
+
+    def ask(self, *words: str | int) -> Any:
+        """The reply to a command."""
+        return self.cluster.owner(self.cluster.slot(str(words[1]))).ask(*words)
+
+
+def in_redis(
+    server: Redis | OfCluster, form: str = "hash", prefix: str = names.PREFIX
+) -> list[Damage]:
     """The damages of a lock in Redis, in one of its formats, or in that of a Redlock's server."""
+    divided = isinstance(server, OfCluster)
 
     def keys(name: str) -> names.Keys:
-        return names.keys_of(name, prefix)
+        return names.keys_of(name, prefix, divided)
 
     def owner(name: str) -> str:
         fields = server.ask("HKEYS", keys(name).lock)
@@ -278,3 +300,144 @@ def in_zookeeper(client: Any, root: str) -> list[Damage]:
         Damage("another child", ALONE, child),
         Damage("the limit", ("permits",), limit, refuses=True, sees=False),
     ]
+
+
+def in_documents(
+    read: Callable[[str], bytes],
+    write: Callable[[str, bytes], object],
+    others: Sequence[Damage] = (),
+) -> list[Damage]:
+    """The damages of a lock in a store of documents. *read* and *write* go around the protocol, and
+    *others* are what the store itself can do to a document besides.
+    """
+
+    def junk(name: str, random: Random) -> None:
+        write(name, random.choice(JUNK).encode())
+
+    def put(part: str, field: str, *values: object) -> Callable[[str, Random], object]:
+        """Write one of these values into a field of the document, its first hold or waiter."""
+
+        def act(name: str, random: Random) -> None:
+            document = json.loads(read(name))
+            (document[part][0] if part else document)[field] = random.choice(values)
+            write(name, json.dumps(document).encode())
+
+        return act
+
+    def twice(name: str, random: Random) -> None:
+        document = json.loads(read(name))
+        document["holds"] *= 2
+        write(name, json.dumps(document).encode())
+
+    def drop(part: str, field: str) -> Callable[[str, Random], object]:
+        def act(name: str, random: Random) -> None:
+            document = json.loads(read(name))
+            del (document[part][0] if part else document)[field]
+            write(name, json.dumps(document).encode())
+
+        return act
+
+    counts: tuple[object, ...] = (None, -1, "7", 1.5, True, 2**63, [])
+    texts: tuple[object, ...] = (None, 7, True, [], {}, "\ud800")
+    times: tuple[object, ...] = (None, "1", True, 1e300, float("nan"), [])
+    lengths = (*times, -1.0, -1e9)
+    header = {
+        **dict.fromkeys(("n", "token", "limit", "doubt"), counts),
+        **{"by": texts, "at": times, "v": (*texts, "", "9 8", "1 0")},
+        **{"holds": ("x", 7, None, {"a": 1}, [None], [[]]), "queue": (7, None, [1], ["x"])},
+    }
+    both = {
+        **{"id": (*texts, "x", "x:1"), "client": (*texts, "", "../x"), "since": times},
+        **{"metadata": texts, "beat": counts, "mode": (*texts, "", "both"), "permits": counts},
+        "tokens": (*counts, 0),
+    }
+    held = {
+        **both,
+        **{"token": counts, "lasts": lengths, "free": lengths, "stamp": times},
+        **{"lifetime": (*texts, "", "long"), "step": counts, "offered": (1, None, "yes")},
+    }
+    queued = {**both, "lease": lengths, "min_hold": lengths, "aligned": (1, None, "yes")}
+    needed = {
+        "": ("v", "n", "by", "at", "token", "limit", "doubt", "holds", "queue"),
+        "holds": ("id", "client", "token", "beat", "lasts", "since", "metadata"),
+        "queue": ("id", "client", "beat", "lease", "since", "metadata"),
+    }
+    del held["tokens"]  # which a hold does not have
+    parts = (("", header, ALL), ("holds", held, ALL), ("queue", queued, ("waited",)))
+    metadata = ("junk", "", "{", "[1]", "null", "\N{SNOWMAN}")
+    return [
+        Damage("the document", ALL, junk, refuses=True, sees=False),
+        Damage("a hold twice", ALL, twice, refuses=True, sees=False),
+        Damage("metadata", ALL, put("holds", "metadata", *metadata)),
+        Damage("metadata of a waiter", ("waited",), put("queue", "metadata", *metadata)),
+        *(
+            Damage(f"{part} {field}", kinds, put(part, field, *values), refuses=True, sees=False)
+            for part, fields, kinds in parts
+            for field, values in fields.items()
+        ),
+        *(
+            Damage(f"{part} no {field}", kinds, drop(part, field), refuses=True, sees=False)
+            for part, _, kinds in parts
+            for field in needed[part]
+        ),
+        *others,
+    ]
+
+
+def in_store(store: DocumentStore) -> list[Damage]:
+    """The damages of a lock in a store that keeps any bytes as documents."""
+
+    def read(name: str) -> bytes:
+        value = store.get(name, _soon()).value
+        assert value is not None
+        return value
+
+    def write(name: str, value: bytes) -> None:
+        while True:  # a waiter may write meanwhile
+            version = store.get(name, _soon()).version
+            if isinstance(store.put(name, value, version, None, _soon()), Stored):
+                return
+
+    return in_documents(read, write)
+
+
+def _soon() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) + LIMIT
+
+
+def in_dynamodb(client: Any, table: str, prefix: str) -> list[Damage]:
+    """The damages of a lock in a table. *client* is one of boto3."""
+
+    def item(name: str) -> Any:
+        key = {"id": {"S": prefix + name}}
+        return client.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"]
+
+    def write(name: str, value: bytes) -> None:
+        put(name, "doc", {"S": value.decode()})
+
+    def put(name: str, attribute: str, value: dict[str, Any]) -> None:
+        # With the same revision a waiter would not notice, and write its own document.
+        revision = {"rev": {"S": os.urandom(9).hex()}}
+        client.put_item(TableName=table, Item=item(name) | {attribute: value} | revision)
+
+    def retype(name: str, random: Random) -> None:
+        put(name, "doc", random.choice(({"N": "7"}, {"B": b"junk"}, {"NULL": True}, {"L": []})))
+
+    others = [Damage("the type of the document", ALL, retype, refuses=True, sees=False)]
+    return in_documents(lambda name: str(item(name)["doc"]["S"]).encode(), write, others)
+
+
+def in_kubernetes(api: Any, namespace: str) -> list[Damage]:
+    """The damages of the documents in the annotations of Lease objects."""
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/"
+
+    def read(name: str) -> bytes:
+        annotations = api.lease(namespace, object_name(name))["metadata"]["annotations"]
+        return str(annotations[DOCUMENT]).encode()
+
+    def write(name: str, value: bytes) -> None:
+        lease = api.lease(namespace, object_name(name))
+        lease["metadata"]["annotations"][DOCUMENT] = value.decode()
+        api.must("PUT", f"{leases}{object_name(name)}", lease)
+
+    return in_documents(read, write)

@@ -41,8 +41,8 @@ class Locks:
     def __init__(self, url: str, kinds: Mapping[str, str]) -> None:
         self.url = url
         self.kinds = kinds
-        self.holder = leaselock.Client(url)
-        self.waiter = leaselock.Client(url)
+        self.holder = leaselock.Client(url, op_timeout=LIMIT)
+        self.waiter = leaselock.Client(url, op_timeout=LIMIT)
         self.threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
@@ -82,7 +82,7 @@ class Locks:
         One that is refused is refused at once, however long it may wait.
         """
         timeout = LIMIT if refuses else 0.0
-        with leaselock.Client(self.url) as other:
+        with leaselock.Client(self.url, op_timeout=LIMIT) as other:
             kind = self.kinds[name]
             try:
                 if kind == "permits":
@@ -101,7 +101,7 @@ def run(url: str, *words: str) -> tuple[int, str]:
     """Run a command of the command line in this process; its exit code and output."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        code = main([words[0], "--url", url, *words[1:]])
+        code = main([words[0], "--url", url, "--op-timeout", f"{LIMIT}s", *words[1:]])
     assert code != BUG, f"{words}: {output.getvalue()}"
     return code, output.getvalue()
 
@@ -126,7 +126,7 @@ def get(page: str, path: str) -> str:
 
 def listed(url: str) -> dict[str, str | None]:
     """Why each lock cannot be read, by `Client.locks`; all views that list have the same."""
-    with leaselock.Client(url) as client:
+    with leaselock.Client(url, op_timeout=LIMIT) as client:
         locks = client.locks()
         client.deadlocks()
         client.gc()
@@ -154,7 +154,7 @@ def check_commands(url: str, found: Mapping[str, str | None], names: Iterable[st
     assert documents == found
     _, text = run(url, "ls")
     for name, reason in found.items():
-        assert name in text
+        assert name in text, text
         assert not reason or f"{name}: unreadable: " in text, text
     for words in (("deadlocks",), ("gc",), ("doctor",), ("doctor", "--json")):
         run(url, *words)
@@ -195,7 +195,7 @@ def _on(page: str) -> dict[str, str | None]:
 
 def check_calls(url: str, names: Iterable[str]) -> None:
     """The calls about one lock: an answer, or an error of the library that names the lock."""
-    with leaselock.Client(url) as client:
+    with leaselock.Client(url, op_timeout=LIMIT) as client:
         for name in names:
             lock = client.lock(name)
             calls: list[Callable[[], object]] = [

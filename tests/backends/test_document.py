@@ -105,7 +105,16 @@ def test_a_document_that_cannot_be_read_says_why(change: dict[str, Any], why: st
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("beat", -1), ("lasts", "1"), ("free", None), ("stamp", "x"), ("offered", 1), ("mode", "all")],
+    [
+        ("beat", -1),
+        ("lasts", "1"),
+        ("lasts", -1.0),
+        ("free", None),
+        ("free", -0.5),
+        ("stamp", "x"),
+        ("offered", 1),
+        ("mode", "all"),
+    ],
 )
 def test_a_hold_that_cannot_be_read_says_why(field: str, value: object) -> None:
     raw = json.loads(encoded(CONTENT))

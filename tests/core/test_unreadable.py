@@ -47,7 +47,11 @@ WRONG_HOLD: dict[str, tuple[Any, ...]] = {
     "step": (-1, None),
     "free_from": (None, "x"),
 }
-WRONG_CLAIM: dict[str, tuple[Any, ...]] = {**WRONG, "lease": (None, "x"), "last_seen": ("x",)}
+WRONG_CLAIM: dict[str, tuple[Any, ...]] = {
+    **WRONG,
+    "lease": (None, "x", -1.0, True),
+    "last_seen": ("x",),
+}
 
 
 @pytest.mark.parametrize(("record", "wrong"), [(HOLD, WRONG_HOLD), (CLAIM, WRONG_CLAIM)])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,23 @@ from testkit.damage import (
     ALL,
     JUNK,
     Damage,
+    OfCluster,
+    in_dynamodb,
+    in_kubernetes,
     in_redis,
     in_sessions,
     in_sql,
     in_sqlite,
+    in_store,
     in_zookeeper,
 )
+from testkit.servers.cluster import Cluster
 from testkit.servers.databases import emptied
+from testkit.servers.lease_api import LeaseApi
 from testkit.servers.redis import Redis
+from tests.backends.etcds import now
 from tests.views import (
+    LIMIT,
     Locks,
     check_calls,
     check_commands,
@@ -32,13 +41,18 @@ from tests.views import (
 from tests.web.serving import served
 
 import leaselock
+from leaselock._backends import open_store
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from leaselock._backends.document.adapter import DocumentStore
+
 LOCKS = 20
+# On stores whose requests take milliseconds.
+FEW_LOCKS = 8
 SEEDS = range(3)
 ROOT = "/damaged"
 # What stands in a field of JSON.
@@ -57,13 +71,20 @@ VALUES: Sequence[object] = (
 )
 
 
-def damage(url: str, damages: Sequence[Damage], seed: int, kinds: Sequence[str] = ALL) -> None:
+def damage(
+    url: str,
+    damages: Sequence[Damage],
+    seed: int,
+    kinds: Sequence[str] = ALL,
+    locks: int = LOCKS,
+) -> None:
     """Damage one of the locks after the other in a random way, and look at all views."""
     random = Random(seed)
-    by_name = {f"order:{n}": kinds[n % len(kinds)] for n in range(LOCKS)}
-    order = random.sample(list(by_name), LOCKS)
+    by_name = {f"order:{n}": kinds[n % len(kinds)] for n in range(locks)}
+    order = random.sample(list(by_name), locks)
     damaged: list[str] = []
-    with Locks(url, by_name) as locks, served(lambda: leaselock.AsyncClient(url)) as page:
+    page_client = partial(leaselock.AsyncClient, url, op_timeout=LIMIT)
+    with Locks(url, by_name) as entered, served(page_client) as page:
         for name in order:
             chosen = random.choice([each for each in damages if by_name[name] in each.kinds])
             chosen.act(name, random)
@@ -73,13 +94,19 @@ def damage(url: str, damages: Sequence[Damage], seed: int, kinds: Sequence[str] 
             check_shown(found, by_name, damaged)
             assert chosen.sees or found[name], chosen.what
             check_calls(url, (name, sound))
-            error = locks.tried(name, refuses=chosen.refuses)
+            error = entered.tried(name, refuses=chosen.refuses)
             assert error is None or isinstance(error, leaselock.LeaselockError)
             assert isinstance(error, NotApplied) or not chosen.refuses, (chosen.what, error)
             assert error is None or name in str(error)
             assert listed(url) == found, chosen.what
             check_commands(url, found, (name, sound))
             check_page(page, found, (name, sound))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as made:
+        yield made
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -101,6 +128,58 @@ def test_on_one_master_of_a_redlock(seed: int) -> None:
         masters = [stack.enter_context(Redis()) for _ in range(3)]
         url = ",".join(server.url for server in masters)
         damage(url, in_redis(Random(seed).choice(masters), "vote"), seed, ("held",))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_redis_cluster(seed: int, cluster: Cluster) -> None:
+    for master in cluster.masters():
+        master.ask("FLUSHALL")
+    damage(cluster.url, in_redis(OfCluster(cluster)), seed)
+
+
+def store_of(url: str) -> DocumentStore:
+    """The store of a client."""
+    store: Any = open_store(url, now).blocking[0]
+    return store  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_etcd(seed: int, etcd: Any) -> None:
+    url = etcd.url(f"damaged{seed}")
+    with closing(store_of(url)) as store:
+        damage(url, in_store(store), seed)
+
+
+@pytest.mark.filterwarnings("ignore:an object store:UserWarning")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_s3(seed: int, object_store: Any) -> None:
+    url = object_store.url(f"damaged{seed}", "locks", poll="0.02")
+    with leaselock.Client(url) as client:
+        client.setup()
+    with closing(store_of(url)) as store:
+        damage(url, in_store(store), seed, locks=FEW_LOCKS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_dynamodb(seed: int, dynamodb: Any) -> None:
+    table = f"damaged{seed}"
+    url = dynamodb.url(table, prefix="l:", poll="0.02")
+    with leaselock.Client(url, op_timeout=60) as client:
+        client.setup()
+    with closing(dynamodb.client()) as client:
+        damage(url, in_dynamodb(client, table, "l:"), seed, locks=FEW_LOCKS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_kubernetes(seed: int) -> None:
+    with LeaseApi() as api:
+        namespace = api.namespace()
+        damage(api.url(namespace), in_kubernetes(api, namespace), seed)
+
+
+def test_in_a_real_kube_apiserver(kubernetes: Any) -> None:
+    namespace = kubernetes.namespace()
+    damage(kubernetes.url(namespace), in_kubernetes(kubernetes, namespace), 0, locks=FEW_LOCKS)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

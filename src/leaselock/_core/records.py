@@ -42,7 +42,12 @@ def readable_text(value: object) -> str:
 
 def is_time(value: object) -> bool:
     """Whether it is a number of seconds."""
-    return isinstance(value, float | int) and abs(value) < LATEST
+    return isinstance(value, float | int) and not isinstance(value, bool) and abs(value) < LATEST
+
+
+def is_duration(value: object) -> bool:
+    """Whether it is a length of time in seconds."""
+    return is_time(value) and cast("float", value) >= 0.0
 
 
 def is_count(value: object) -> bool:
@@ -58,7 +63,7 @@ CLAIM: Mapping[str, Callable[[object], bool]] = {
     "mode": lambda value: type(value) is str and value in COMPATIBLE_MODES,
     "permits": lambda value: is_count(value) and value != 0,
 }
-QUEUED = {**CLAIM, "lease": is_time, "last_seen": is_time}
+QUEUED = {**CLAIM, "lease": is_duration, "last_seen": is_time}
 HELD = {
     **CLAIM,
     "lifetime": lambda value: value in LIFETIMES,

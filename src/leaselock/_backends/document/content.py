@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._core.backend import Claim, HoldRecord
 from leaselock._core.layout import Layout, layout_problem, parsed
-from leaselock._core.records import checked, is_count, is_text, is_time, unreadable
+from leaselock._core.records import checked, is_count, is_duration, is_text, is_time, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,7 +94,7 @@ HELD: Mapping[str, tuple[Any, Callable[[object], bool]]] = {
 }
 QUEUED: Mapping[str, tuple[Any, Callable[[object], bool]]] = {
     **COMMON,
-    "min_hold": (0.0, is_time),
+    "min_hold": (0.0, is_duration),
     "aligned": (False, _is_switch),
 }
 HEADER: Mapping[str, Callable[[object], bool]] = {
@@ -214,8 +214,8 @@ def _read_hold(fields: dict[str, Any], where: str, removal: str) -> Held:
         since=fields["since"],
         **_usual(fields, HELD),
     )
-    beat, lasts = _field(fields, "beat", is_count), _field(fields, "lasts", is_time)
-    free = _field(fields, "free", is_time) if "free" in fields else None
+    beat, lasts = _field(fields, "beat", is_count), _field(fields, "lasts", is_duration)
+    free = _field(fields, "free", is_duration) if "free" in fields else None
     stamp = _field(fields, "stamp", is_time) if "stamp" in fields else None
     return Held(checked(record, where, removal), beat, lasts, free, stamp)
 

@@ -125,7 +125,7 @@ class DocumentRow(EntryRow):
         if hold.free_from:
             left = self.free_left.get(hold.free_from, hold.free_from - self.now)
             free = max(round(left, DIGITS), 0.1**DIGITS)
-        lasts = round(hold.expires - self.now, DIGITS)
+        lasts = max(round(hold.expires - self.now, DIGITS), 0.0)
         if free is not None and hold.lifetime == "cooling":
             lasts = free
         record = hold._replace(expires=0.0, free_from=0.0)
