@@ -11,6 +11,7 @@ from testkit.proxy import Proxy
 from tests.pace import pace
 
 import leaselock
+from leaselock._backends.redis.keys import keys_of
 
 if TYPE_CHECKING:
     from testkit.servers.redis import Redis
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 
 SOON = 60.0
+# The longest that a client waits when it closes; on a slow machine a request takes as long.
+OP_TIMEOUT = 60.0
 
 
 def client_of(server: Redis, form: str) -> leaselock.Client:
-    return leaselock.Client(f"{server.url}?protocol={form}")
+    return leaselock.Client(f"{server.url}?protocol={form}", op_timeout=OP_TIMEOUT)
 
 
 @pytest.fixture(autouse=True)
@@ -153,6 +156,28 @@ def test_a_del_of_any_client_frees_the_lock(server: Redis) -> None:
         other = two.lock("a").acquire(timeout=0)
         lease.ensure()  # both leases are valid
         other.release()
+
+
+@pytest.mark.parametrize("form", ["setnx-expire", "getset", "setnx", "incr"])
+def test_a_record_of_another_type_keeps_no_hold_and_no_client_that_closes(
+    server: Redis, form: str
+) -> None:
+    """The record is of another program. The holder knows that it holds; the other client knows that
+    it does not, and need not wait until its release is answered.
+    """
+    with client_of(server, form) as holder, client_of(server, form) as other:
+        lease = holder.lock("a").acquire()
+        server.ask("DEL", keys_of("a").record)
+        server.ask("RPUSH", keys_of("a").record, "junk")
+        with pytest.raises(leaselock.StoreError, match="WRONGTYPE"):
+            other.lock("a").try_acquire()
+        began = time.monotonic()
+        other.close()
+        assert time.monotonic() - began < OP_TIMEOUT
+        assert server.ask("EXISTS", "lock:a") == 1
+        lease.release()
+        assert server.ask("EXISTS", "lock:a") == 0
+        assert server.ask("EXISTS", keys_of("a").record) == 0
 
 
 def test_a_hash_is_refused_as_a_string(server: Redis) -> None:

@@ -77,6 +77,18 @@ class Request:
             self.wrote = self.wrote or command[0] not in READING
         return replies
 
+    async def read(self) -> tuple[Any, bytes]:
+        """The value of the lock, and its record. One that cannot be read proves nothing, as one
+        that is not there: what a client remembers of its own holds decides without it.
+        """
+        lock: Command = ("GET", self.lock)
+        try:
+            value, record = await self.send(lock, ("GET", self.record))
+        except Unreadable:
+            (value,) = await self.send(lock)
+            return value, b""
+        return value, record or b""
+
     async def send_if(self, value: bytes, *commands: Command) -> bool:
         """Commands in a transaction, if the lock's key is *value*; says whether it was."""
         done = await self._checked(self.executor.guarded(self.lock, value, commands, self.until))
@@ -237,8 +249,8 @@ class Getset(Setnx):
 
     async def drop(self, request: Request, claim: Claim) -> bool:
         """DEL, if the time is the claim's, and has not passed."""
-        value, record = await request.send(("GET", request.lock), ("GET", request.record))
-        held = self.ours(value, record or b"", claim) and not self.over(value)
+        value, record = await request.read()
+        held = self.ours(value, record, claim) and not self.over(value)
         # From the DEL on the value alone proves nothing: the next hold may end at the same time.
         self.written.pop(claim.id, None)
         if held:
@@ -247,8 +259,8 @@ class Getset(Setnx):
 
     async def prolong(self, request: Request, claim: Claim) -> int | None:
         """GETSET with a later time, if the time is the claim's."""
-        value, record = await request.send(("GET", request.lock), ("GET", request.record))
-        if not self.ours(value, record or b"", claim) or self.over(value):
+        value, record = await request.read()
+        if not self.ours(value, record, claim) or self.over(value):
             return None
         mine = self.written[claim.id] = max(value, self._stamp(claim), key=int)
         await request.send(("GETSET", request.lock, mine))
@@ -306,8 +318,8 @@ class Incr(Setnx):
 
     async def drop(self, request: Request, claim: Claim) -> bool:
         """DEL, if the claim is known to hold."""
-        value, record = await request.send(("GET", request.lock), ("GET", request.record))
-        held = self.ours(value, record or b"", claim)
+        value, record = await request.read()
+        held = self.ours(value, record, claim)
         # From the DEL on the count alone proves nothing: that of the next hold is 1, too.
         self.taken.discard(claim.id)
         if held:
@@ -316,8 +328,8 @@ class Incr(Setnx):
 
     async def prolong(self, request: Request, claim: Claim) -> int | None:
         """0, without an end, if the key is still there."""
-        value, record = await request.send(("GET", request.lock), ("GET", request.record))
-        return 0 if self.ours(value, record or b"", claim) else None
+        value, record = await request.read()
+        return 0 if self.ours(value, record, claim) else None
 
     def ours(self, value: bytes | None, record: bytes, claim: Claim) -> bool:
         """Whether the record names the claim; before there is one, whether this client took it."""
@@ -416,8 +428,8 @@ class LegacyLock:
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Note that a hold outlives its client; it ends by its own time in any case."""
         request = self._request(claim.name, until)
-        value, record = await request.send(("GET", request.lock), ("GET", request.record))
-        held = self.form.ours(value, record or b"", claim)
+        value, record = await request.read()
+        held = self.form.ours(value, record, claim)
         if held:
             await request.send(self._record(request, claim, lifetime))
         return LifetimeSet(held, ())
