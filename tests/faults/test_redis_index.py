@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from testkit.servers.process import HOST
 from testkit.servers.redis import Redis
+from testkit.servers.sentinel import Sentinels
 
 import leaselock
+from leaselock._backends.redis.index import WALK_PAGES
 from leaselock._backends.redis.keys import index_of
 
 if TYPE_CHECKING:
@@ -123,6 +125,28 @@ def test_the_locks_of_a_cluster_are_listed_from_the_index_of_each_slot(
     for lease in leases.values():
         lease.release()
     assert client.locks("index:*") == client.locks("index:*", walk=True) == []
+
+
+@pytest.mark.heavy
+def test_the_next_master_of_a_sentinel_has_the_index() -> None:
+    names = [f"order:{number:02}" for number in range(LOCKS)]
+    with Sentinels() as sentinels, leaselock.Client(sentinels.url, op_timeout=30.0) as client:
+        assert client.indexed
+        sentinels.master.ask("EVAL", FILL, 0, FOREIGN)
+        leases = [client.lock(name, lease=3600, renew=False).acquire() for name in names]
+        for next_master in (lambda: sentinels.master, sentinels.fail_over):
+            server = next_master()
+            server.ask("CONFIG", "RESETSTAT")
+            assert [lock.name for lock in client.locks()] == names
+            found = calls(server)
+            assert found["zrange"] == LOCKS + 1
+            # Not the whole walk, but a part of it.
+            assert found.get("scan", 0) <= WALK_PAGES < FOREIGN / 1000
+        leases.pop(0).release()
+        assert [lock.name for lock in client.locks()] == names[1:]
+        for lease in leases:
+            lease.release()
+        assert client.locks() == client.locks(walk=True) == []
 
 
 def test_a_list_reads_many_locks_in_few_round_trips(server: Redis) -> None:

@@ -89,7 +89,7 @@ class Telemetry:
         self.errors = meter.create_counter("leaselock.backend.errors")
         self.held = meter.create_up_down_counter("leaselock.held")
         self.waiting = meter.create_up_down_counter("leaselock.waiting")
-        # A label ends never: a hold must be subtracted where it was added.
+        # A label is kept for ever: a hold must be subtracted where it was added.
         self.locks = Labels(begin=self._begin, idle=float("inf"))
         self.spans: dict[str, Any] = {}
         self.queued: set[str] = set()
