@@ -134,8 +134,8 @@ def test_the_next_master_of_a_sentinel_has_the_index() -> None:
         assert client.indexed
         sentinels.master.ask("EVAL", FILL, 0, FOREIGN)
         leases = [client.lock(name, lease=3600, renew=False).acquire() for name in names]
-        for next_master in (lambda: sentinels.master, sentinels.fail_over):
-            server = next_master()
+        for failed in (False, True):
+            server = sentinels.fail_over() if failed else sentinels.master
             server.ask("CONFIG", "RESETSTAT")
             assert [lock.name for lock in client.locks()] == names
             found = calls(server)
