@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from verification.simulation import scenario
 from verification.simulation.plant import NAMED, Bug
 from verification.simulation.scenario import CRASH, LONG_ONES, Scenario
 from verification.simulation.scenarios import KINDS, play
@@ -82,18 +81,20 @@ for path in sorted(FOLDER.glob("*.py")):
 BUGS = [NAMED[name] for name in sorted(NAMED)]
 
 
-def strengthen(faults: Mapping[str, float], patch: pytest.MonkeyPatch) -> None:
-    """Have these faults in all scenarios."""
-    if faults:
+def strengthen(bug: Bug, patch: pytest.MonkeyPatch) -> None:
+    """Have the faults and the settings of a bug in all scenarios."""
+    for name, value in bug.settings.items():
+        patch.setattr(f"verification.simulation.{name}", value)
+    if faults := bug.faults:
         drawn = Scenario._faults
-        patch.setattr(scenario, "CALM", NEVER)
+        patch.setattr(Scenario, "one_calm_in", NEVER)
         patch.setattr(Scenario, "_faults", lambda self: drawn(self)._replace(**faults))
 
 
 def play_planted(bug: Bug, seed: int) -> Outcome:
     """Play a seed with the bug. PlantError if an operation ends with an unexpected error."""
     with pytest.MonkeyPatch.context() as patch:
-        strengthen(bug.faults, patch)
+        strengthen(bug, patch)
         bug.plant(patch)
         outcome = play(bug.kind, seed)
     if outcome.invariant == CRASH:
@@ -107,7 +108,7 @@ def search(bug: Bug, first: int, seeds: int = NEAR) -> Outcome | None:
     found = next((outcome for outcome in played if outcome.violation), None)
     if found is not None and bug.kind in KINDS:
         with pytest.MonkeyPatch.context() as patch:
-            strengthen(bug.faults, patch)
+            strengthen(bug, patch)
             violation = play(bug.kind, found.seed).violation
         assert violation is None, f"{bug.name}, seed {found.seed}: {violation} without the bug"
     return found

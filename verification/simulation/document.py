@@ -403,7 +403,7 @@ class DocumentModesScenario(ModesPlay, DocumentScenario):
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
-        self.resizes = SEMAPHORE in self.names and self.simulator.chance.random() < 0.3
+        self.resizes = SEMAPHORE in self.names and self.simulator.chance.random() < self.resized
         if self.resizes:
             self.judge.most = max(LIMIT, *LIMITS)
 

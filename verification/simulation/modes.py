@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from verification.models.sqlite_model import Model
 from verification.simulation.judge import CALM_STALL, Judge, Violation
-from verification.simulation.scenario import Scenario
+from verification.simulation.scenario import LEASES, Scenario
 from verification.simulation.simulator import Interrupted
 from verification.simulation.sql import SessionsJudge, SessionsScenario, SqlJudge, SqlScenario
 from verification.simulation.user import User
@@ -46,6 +46,8 @@ TOGETHER = {("shared", "shared"), ("shared", "update"), ("update", "shared")}
 WAITING = TOGETHER | {("shared", "upgrading"), ("upgrading", "shared")}
 RELEASE_PAUSE = 0.05
 TICK = 1e-6
+# Seconds between two checks of the judge while no request is sent.
+LOOK = 0.1
 # Requests that end with a look at what can be granted.
 GRANTING = (Acquire, Convert, Release, Resize)
 
@@ -313,7 +315,10 @@ class ModesUser(User):
 
     def _mutex(self) -> Mutex:
         name = self.chance.choice(self.scenario.names)
-        lease, renew = self.chance.choice(self.scenario.leases), self.chance.random() < 0.8
+        lease, renew = (
+            self.chance.choice(self.scenario.leases),
+            self.chance.random() < self.scenario.renewed,
+        )
         if name == SEMAPHORE:
             return self._semaphore(lease, renew)
         return self._side(name, self.chance.choice(self.scenario.lock_modes), lease, renew)
@@ -451,6 +456,8 @@ class ModesPlay(Scenario):
     users = (1, 2, 3)
     limit = LIMIT
     resizes = False
+    # The part of the scenarios in which an operator changes the number of permits.
+    resized = 0.3
     numbered = False
     # For how many seconds a permit stays taken.
     period = 0.0
@@ -477,7 +484,7 @@ class ModesScenario(ModesPlay):
         super().__init__(seed, traced)
         # Without other faults the death of a client is noticed at once, too.
         self.crashes = self.crashes or (self.calm and self.simulator.chance.random() < 0.5)
-        self.resizes = SEMAPHORE in self.names and self.simulator.chance.random() < 0.3
+        self.resizes = SEMAPHORE in self.names and self.simulator.chance.random() < self.resized
         if self.resizes:
             self.judge.most = max(LIMITS)
 
@@ -494,6 +501,45 @@ class ModesScenario(ModesPlay):
     def make_backend(self, machine: Machine) -> Any:
         """Make the backend of a machine."""
         return NodeBackend(CAPABILITIES, "store", "listener")
+
+
+class QuietScenario(ModesScenario):
+    """No faults of the network, and few requests: a waiter that is not notified sleeps until it
+    asks by itself. The judge also checks the store between requests.
+    """
+
+    one_calm_in = 1
+    kinds = (["a"],)
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        super().__init__(seed, traced)
+        self._look()
+
+    def _look(self) -> None:
+        self.simulator.after(LOOK, self._look)
+
+
+class EndingScenario(QuietScenario):
+    """Most leases are not renewed, and expire while they are held."""
+
+    renewed = 0.1
+    works = (3.0, 6.0)
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        super().__init__(seed, traced)
+        self.leases, self.crashes = (0.5, 1.0), False
+
+
+class DeathsScenario(QuietScenario):
+    """Clients crash while others hold for long."""
+
+    renewed = 1.0
+    works = (10.0,)
+    crash_chance = 0.4
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        super().__init__(seed, traced)
+        self.leases, self.crashes, self.cancels = LEASES[0], True, False
 
 
 class PersistentScenario(ModesScenario):

@@ -33,15 +33,21 @@ class Bug(NamedTuple):
     plant: Callable[[pytest.MonkeyPatch], None]
     faults: Mapping[str, float]
     """Faults that every scenario has then, so that few seeds are needed to find the bug."""
+    settings: Mapping[str, object]
+    """What the scenarios have instead of their usual settings, for the same reason."""
 
 
 NAMED: dict[str, Bug] = {}
 
 
 def planted(
-    kind: str, faults: Mapping[str, float] | None = None
+    kind: str,
+    faults: Mapping[str, float] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Callable[[Callable[[pytest.MonkeyPatch], None]], Callable[[pytest.MonkeyPatch], None]]:
-    """Register a planted bug, which the scenario *kind* with these *faults* must find."""
+    """Register a planted bug, which the scenario *kind* with these *faults* must find. *settings*
+    are values by their names in `verification.simulation`: `zoo.AWAY`.
+    """
 
     def register(
         plant: Callable[[pytest.MonkeyPatch], None],
@@ -50,7 +56,7 @@ def planted(
         name = plant.__name__ if module == WITHOUT_PREFIX else f"{module}/{plant.__name__}"
         assert name not in NAMED, f"two planted bugs are called {name}"
         what = " ".join((plant.__doc__ or "").split())
-        NAMED[name] = Bug(name, what, kind, plant, faults or {})
+        NAMED[name] = Bug(name, what, kind, plant, faults or {}, settings or {})
         return plant
 
     return register

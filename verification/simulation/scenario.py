@@ -30,7 +30,6 @@ HEAL = 30.0
 END = 150.0
 TIMEOUT = 2.0
 LEASES = ((1.0, 2.0, 4.0), (1.0, 2.0, 4.0), (20.0,))
-CALM = 4
 # How many locks a user acquires. Short scenarios cost half as much and find most planted bugs in
 # the same time as long ones; a few bugs need many acquisitions.
 LONG, SHORT = (3, 6, 10), (1, 2, 4)
@@ -75,16 +74,22 @@ class Scenario:
     users: tuple[int, ...] = (1, 1, 2)
     local_handoffs = 0
     cached = False
+    # One in this number of scenarios has no faults of the network.
+    one_calm_in = 4
+    # The part of the leases that are renewed.
+    renewed = 0.8
+    # How often a machine crashes, each second, in a scenario with crashes.
+    crash_chance = 0.1
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         self.seed = seed
         self.simulator = Simulator(seed, {}, Faults())
         chance = self.simulator.chance
-        self.calm = chance.randrange(CALM) == 0
+        self.calm = chance.randrange(self.one_calm_in) == 0
         self.model = self.make_model()
         self.simulator.models = {"store": self.model, "listener": self.model}
         self.simulator.trace = [] if traced else None
-        self.leases = chance.choice(LEASES)
+        self.leases: tuple[float, ...] = chance.choice(LEASES)
         self.rounds = LONG if is_long(seed) else SHORT
         self.judge = self.make_judge()
         self.simulator.check = self.judge.check
@@ -171,7 +176,7 @@ class Scenario:
         machine = chance.choice(alive) if alive else None
         if machine is None:
             return
-        if self.crashes and chance.random() < 0.1:
+        if self.crashes and chance.random() < self.crash_chance:
             simulator.note(machine, "crashes")
             machine.crash()
         elif self.cancels and chance.random() < 0.3:

@@ -21,6 +21,8 @@ from verification.simulation.local_handoff import (
     RedisHandoffScenario,
 )
 from verification.simulation.modes import (
+    DeathsScenario,
+    EndingScenario,
     ModesScenario,
     NumberedScenario,
     NumberedSqlScenario,
@@ -84,6 +86,8 @@ KINDS: dict[str, type[Scenario]] = {
     "memory": MemoryScenario,
     "sqlite": Scenario,
     "modes": ModesScenario,
+    "modes ending": EndingScenario,
+    "modes deaths": DeathsScenario,
     "modes persistent": PersistentScenario,
     "numbered": NumberedScenario,
     "redis": redis.RedisScenario,

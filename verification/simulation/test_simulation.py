@@ -29,6 +29,8 @@ def test_seeds_pass(quarter: int) -> None:
 @pytest.mark.parametrize("quarter", QUARTERS)
 def test_seeds_with_readers_writers_and_permits_pass(quarter: int) -> None:
     must_pass("modes", quarter * MODES, MODES)
+    must_pass("modes ending", quarter * MODES, MODES)
+    must_pass("modes deaths", quarter * MODES, MODES, grants=2)
     must_pass("modes persistent", quarter * MODES, MODES)
     must_pass("numbered", quarter * MODES, MODES)
 

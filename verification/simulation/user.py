@@ -61,7 +61,7 @@ class User:
         return self.service.mutex(
             self.chance.choice(self.scenario.names),
             lease=self.chance.choice(self.scenario.leases),
-            renew=self.chance.random() < 0.8,
+            renew=self.chance.random() < self.scenario.renewed,
             timeout=None,
             reentrant=True,
             protocol=None,

@@ -115,7 +115,7 @@ class ZooModesPlay(ModesPlay, ZooScenario):
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
-        self.resizes = SEMAPHORE in self.names and self.simulator.chance.random() < 0.3
+        self.resizes = SEMAPHORE in self.names and self.simulator.chance.random() < self.resized
         if self.resizes:
             self.judge.most = max(LIMITS)
 

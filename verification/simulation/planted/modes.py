@@ -73,7 +73,7 @@ def downgrade_frees(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "convert", convert)
 
 
-@planted("modes")
+@planted("modes ending")
 def first_waiter_not_notified(patch: pytest.MonkeyPatch) -> None:
     """The new first waiter is not notified, so it does not know when the holds end."""
 
@@ -85,7 +85,7 @@ def first_waiter_not_notified(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "notify_changes", notify_changes)
 
 
-@planted("modes")
+@planted("modes deaths")
 def first_waiter_watched(patch: pytest.MonkeyPatch) -> None:
     """A waiter watches the first waiter, and not the nearest one that it conflicts with."""
     real = rules._enqueue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from verification.simulation import zoo
 from verification.simulation.plant import planted
 
 from leaselock._backends.zookeeper import queue, session_backend
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
     from leaselock._core.backend import Claim, Grant
 
 
+# Servers are separated from their leader often and for long, and nothing else happens.
+PARTED = {"zoo.AWAY": 15.0, "zoo.UNREST": (0.5,), "zoo.LAGS": (0.001,), "zoo.LOSSES": (0.0,)}
+
+
 @planted("zookeeper")
 def any_predecessor_is_holder(patch: pytest.MonkeyPatch) -> None:
     """The deletion of any predecessor counts as a release."""
@@ -39,7 +42,11 @@ def any_predecessor_is_holder(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SessionBackend, "watch", careless)
 
 
-@planted("zookeeper ensemble")
+@planted(
+    "zookeeper ensemble",
+    faults={"freeze": 0.05, "freeze_mean": 3.0, "slow": 0.05, "delay": 0.02},
+    settings={"zoo.UNREST": (1.0,), "zoo.AWAY": 2.0},
+)
 def connection_is_proof(patch: pytest.MonkeyPatch) -> None:
     """A new connection counts as a proof of the session (hazard I1)."""
     handle = SessionBackend._handle
@@ -73,13 +80,9 @@ def freeze_at_grants(patch: pytest.MonkeyPatch) -> None:
 
 
 # No scenario is calm.
-@planted("zookeeper ensemble", faults={"freeze": 0.0})
+@planted("zookeeper ensemble", faults={"freeze": 0.0}, settings=PARTED)
 def renewed_by_read(patch: pytest.MonkeyPatch) -> None:
     """A renewal is a read, which a server without its leader answers (hazard I1)."""
-    patch.setattr(zoo, "AWAY", 15.0)
-    patch.setattr(zoo, "UNREST", (0.5,))
-    patch.setattr(zoo, "LAGS", (0.001,))
-    patch.setattr(zoo, "LOSSES", (0.0,))
     patch.setattr(session_backend, "QuorumBarrier", Read)
 
 

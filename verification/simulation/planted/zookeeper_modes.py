@@ -57,7 +57,14 @@ def free_permits_refused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Semaphores, "_fits", fits)
 
 
-@planted("zookeeper modes")
+@planted(
+    "zookeeper modes",
+    settings={
+        "modes.ModesPlay.kinds": (["s"],),
+        "modes.ModesPlay.resized": 1.0,
+        "modes.LIMITS": (2, 4),
+    },
+)
 def idle_number_not_checked(patch: pytest.MonkeyPatch) -> None:
     """The first permits of an idle semaphore are taken without writing their number again."""
 
