@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from verification.simulation import document
 from verification.simulation.plant import planted
+from verification.simulation.planted import modes, sqlite
 
 from leaselock._backends.document import backend
 from leaselock._backends.document.adapter import Get
@@ -180,3 +181,33 @@ def margin_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(backend, "DRIFT", 0.0)
     patch.setattr("leaselock._backends.document.row.DRIFT", -0.002)
     patch.setattr("leaselock._backends.document.row.MARGIN", -0.005)
+
+
+@planted("document")
+def number_kept(patch: pytest.MonkeyPatch) -> None:
+    """A write keeps the number of the document."""
+    init = DocumentRow.__init__
+
+    def kept(self: DocumentRow, *words: Any) -> None:
+        init(self, *words)
+        self.n = self.content.n or self.n
+
+    patch.setattr(DocumentRow, "__init__", kept)
+
+
+@planted("document modes")
+def two_updates(patch: pytest.MonkeyPatch) -> None:
+    """Two updates hold at once."""
+    modes.two_updates(patch)
+
+
+@planted("document modes")
+def permits_off_by_one(patch: pytest.MonkeyPatch) -> None:
+    """One permit more than the limit is granted."""
+    modes.permits_off_by_one(patch)
+
+
+@planted("document")
+def cancelled_waiter_stays_queued(patch: pytest.MonkeyPatch) -> None:
+    """A waiter whose time has passed stays in the queue (hazard E6)."""
+    sqlite.cancelled_waiter_stays_queued(patch)

@@ -113,3 +113,17 @@ def watcher_misses_a_release(patch: pytest.MonkeyPatch) -> None:
         self.entry.watchers = watchers
 
     patch.setattr(MemoryRow, "remove", remove)
+
+
+@planted("election")
+def body_resigns_in_vain(patch: pytest.MonkeyPatch) -> None:
+    """A leader whose own body resigns is told that it did, and leads on."""
+    resign = Term.resign
+
+    async def pretend(self: Term) -> bool:
+        handle = self.handle
+        if handle is not None and handle.registry.env.owner() is self.leader:
+            return True
+        return await resign(self)
+
+    patch.setattr(Term, "resign", pretend)

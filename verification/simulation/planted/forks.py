@@ -62,3 +62,9 @@ def child_releases(patch: pytest.MonkeyPatch) -> None:
     """A forked child releases its parent's locks (hazard F7)."""
     abandon = HoldRegistry.abandon
     patch.setattr(HoldRegistry, "abandon", lambda self, reason, ours: abandon(self, reason, True))
+
+
+@planted("sqlite")
+def child_remembers_holds(patch: pytest.MonkeyPatch) -> None:
+    """A forked child keeps the record of its parent's holds."""
+    patch.setattr(HoldRegistry, "abandon", lambda self, reason, ours: self.backend.after_fork())

@@ -202,3 +202,9 @@ def validity_restarted(patch: pytest.MonkeyPatch) -> None:
         return Grant(waiter.token, ())
 
     patch.setattr(local_handoff, "granted", granted)
+
+
+@planted("local handoff")
+def waiter_not_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A local waiter that has left its queue stays on record."""
+    patch.setattr(LocalHandoff, "_remove", lambda self, waiter: waiter.queue.remove(waiter))

@@ -9,7 +9,7 @@ from verification.simulation.plant import planted
 
 from leaselock._backends.memory.store import MemoryRow
 from leaselock._core import backend, rules
-from leaselock._core.backend import Release, Released, Resized
+from leaselock._core.backend import Mismatch, Release, Released, Resized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -412,3 +412,34 @@ def writer_beside_reader(patch: pytest.MonkeyPatch) -> None:
         "exclusive",
         backend.COMPATIBLE_MODES["exclusive"] | {"shared", "update"},
     )
+
+
+@planted("modes")
+def readers_share_a_token(patch: pytest.MonkeyPatch) -> None:
+    """A reader that is granted beside another one gets the token of that."""
+    real = rules.grant
+
+    def grant(
+        row: rules.LockRow, claim: Claim, lasts: float, *, offered: bool = False
+    ) -> HoldRecord:
+        hold = real(row, claim, lasts, offered=offered)
+        for other in row.holds():
+            if hold.mode == other.mode == "shared" and other.id != hold.id:
+                hold = hold._replace(token=other.token)
+        row.put(hold)
+        return hold
+
+    patch.setattr(rules, "grant", grant)
+
+
+@planted("modes")
+def known_limit_refused(patch: pytest.MonkeyPatch) -> None:
+    """A claim that names the number of permits is refused while the semaphore is in use."""
+    real = rules._mismatch
+
+    def mismatch(row: rules.LockRow, claim: Claim) -> Mismatch | None:
+        if claim.limit and rules.in_use(row) is not None and not row.queued(claim.id):
+            return Mismatch(row.limit)
+        return real(row, claim)
+
+    patch.setattr(rules, "_mismatch", mismatch)

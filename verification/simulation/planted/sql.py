@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from verification.simulation.plant import planted
+from verification.simulation.sql_lease_server import LeaseServer
 
 from leaselock._backends.sql.lock_row import SqlLockRow
 
 if TYPE_CHECKING:
     import pytest
+    from verification.simulation.sql_lease_server import LeaseSession
+
+    from leaselock._core.backend import HoldRecord
+
+# Many clients die, so that at the end some were the last to hold.
+DEADLY = {"scenario.Scenario.crash_chance": 0.6}
+# Seconds, far beyond the end of a scenario.
+NEVER = 1e6
 
 
 @planted("sql")
@@ -51,3 +60,26 @@ def wrong_clock(patch: pytest.MonkeyPatch) -> None:
         self.now += 0.7
 
     patch.setattr(SqlLockRow, "__init__", careless)
+
+
+@planted("sql", settings=DEADLY)
+def lease_without_end(patch: pytest.MonkeyPatch) -> None:
+    """The row of a hold has an end that never comes (hazard A1)."""
+    put = SqlLockRow.put
+
+    def careless(self: SqlLockRow, hold: HoldRecord) -> None:
+        put(self, hold._replace(expires=hold.expires + NEVER))
+
+    patch.setattr(SqlLockRow, "put", careless)
+
+
+@planted("sql")
+def transaction_left_open(patch: pytest.MonkeyPatch) -> None:
+    """Some sessions do not end their transactions any more after 20 s."""
+    end = LeaseServer._end_transaction
+
+    def careless(self: LeaseServer, session: LeaseSession) -> None:
+        if session.number % 5 or self.now() < 20.0:
+            end(self, session)
+
+    patch.setattr(LeaseServer, "_end_transaction", careless)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from verification.simulation.plant import planted
+from verification.simulation.planted import sql
+from verification.simulation.planted.sql import DEADLY
 
 from leaselock._backends.sql.lock_row import SqlLockRow
 from leaselock._core.marks import with_marks
@@ -49,3 +51,22 @@ def shared_hold_not_counted(patch: pytest.MonkeyPatch) -> None:
         self.pending = counted
 
     patch.setattr(SqlLockRow, "put", put)
+
+
+@planted("sql modes")
+def release_removes_no_row(patch: pytest.MonkeyPatch) -> None:
+    """The release of a hold leaves its row."""
+    real = SqlLockRow.remove
+
+    def remove(self: SqlLockRow, hold_id: str) -> None:
+        writes = list(self.writes)
+        real(self, hold_id)
+        self.writes[:] = writes
+
+    patch.setattr(SqlLockRow, "remove", remove)
+
+
+@planted("sql modes", settings=DEADLY)
+def lease_without_end(patch: pytest.MonkeyPatch) -> None:
+    """The rows of holds have ends that never come (hazard A1)."""
+    sql.lease_without_end(patch)

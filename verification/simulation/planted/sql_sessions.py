@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     import pytest
+    from verification.simulation.sql_server import Key, Session
 
     from leaselock._backends.sql.executor import Executor
 
@@ -45,3 +46,14 @@ def token_repeated(patch: pytest.MonkeyPatch) -> None:
 def valid_beyond_session_timeout(patch: pytest.MonkeyPatch) -> None:
     """A hold is considered valid for longer than the server keeps an idle session (hazard B2)."""
     patch.setattr(validity, "PROVEN_PART", 5 * validity.PROVEN_PART)
+
+
+@planted("sql sessions")
+def lock_stays(patch: pytest.MonkeyPatch) -> None:
+    """The server does not unlock what a session unlocks."""
+    real = Server._let_go
+
+    def let_go(self: Server, session: Session, keys: set[Key]) -> None:
+        real(self, session, {key for key in keys if key[0] == "liveness_key"})
+
+    patch.setattr(Server, "_let_go", let_go)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from verification.simulation.plant import planted
+from verification.simulation.planted import sql_sessions
 from verification.simulation.sql_server import Server
 
 from leaselock._backends.sql.session_locks import SessionLocks
@@ -49,3 +50,9 @@ def writer_locks_for_share(patch: pytest.MonkeyPatch) -> None:
         return {**real(self, session), "mode": "shared"}
 
     patch.setattr(SessionLocks, "values", values)
+
+
+@planted("sql sessions modes")
+def lock_stays(patch: pytest.MonkeyPatch) -> None:
+    """The server does not unlock what a reader or a writer unlocks."""
+    sql_sessions.lock_stays(patch)

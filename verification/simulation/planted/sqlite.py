@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, cast
 from verification.simulation.plant import planted
 
 from leaselock._backends.memory.store import MemoryRow
-from leaselock._core import rules
+from leaselock._core import rules, timing
 from leaselock._core.acquisition import Acquisition
 from leaselock._core.backend import Acquire, Busy, Grant, Mismatch, Release, Released
-from leaselock._core.effects import Sleep
+from leaselock._core.effects import FOREVER, Sleep
 from leaselock._core.hold import Hold, State
 from leaselock._core.hold_registry import HoldRegistry
 from leaselock._core.lease_handle import LeaseHandle
+from leaselock._core.pending_releases import PendingReleases
 from leaselock._core.queue import QueueBackend
 from leaselock._core.renewer import Renewer
 from leaselock.errors import NotApplied, OutcomeUnknown
@@ -283,3 +284,20 @@ def wakeup_lost(patch: pytest.MonkeyPatch) -> None:
         return reply
 
     patch.setattr(QueueBackend, "acquire", acquire)
+
+
+@planted("sqlite")
+def release_not_repeated(patch: pytest.MonkeyPatch) -> None:
+    """The renewer never repeats a release that was not answered."""
+
+    async def send(self: PendingReleases, backend: object, free_until: float) -> None:
+        return
+
+    patch.setattr(PendingReleases, "next_try", lambda self: FOREVER)
+    patch.setattr(PendingReleases, "send", send)
+
+
+@planted("sqlite")
+def too_little_time(patch: pytest.MonkeyPatch) -> None:
+    """A request is given less time than the store needs for it."""
+    patch.setattr(timing, "TRY_TIMEOUT", 0.0005)
