@@ -121,7 +121,6 @@ class Candidate(User):
             await self._pause(self.chance.choice(self.scenario.works))
             if handle.released or handle.lost():
                 return "interrupted"
-            self.scenario.act(handle)
             if self.chance.random() < 0.1:
                 await self._resign(term, handle)
                 return "resigned"
@@ -143,11 +142,6 @@ class Elections(Scenario):
     # All partitions end before a watcher gives up.
     watchers_go_on = True
 
-    def __init__(self, seed: int, traced: bool = False) -> None:
-        # The resources that leaders write to: the highest token of each.
-        self.written: dict[str, int] = {}
-        super().__init__(seed, traced)
-
     def _machine(self, name: str) -> None:
         machine = self.simulator.chance.choice((Machine, AsyncMachine))(self.simulator, name)
         backend = self.make_backend(machine)
@@ -164,13 +158,6 @@ class Elections(Scenario):
         # A frozen process takes the time that passes for a silence of the store.
         self.watchers_go_on = self.watchers_go_on and not faults.freeze
         return faults
-
-    def act(self, handle: LeaseHandle) -> None:
-        """A leader writes to its resource, which refuses a smaller token."""
-        name, token = handle.hold.claim.name, handle.hold.token
-        if token < self.written.get(name, 0) and not self.judge.breaking:
-            raise Violation("exclusion", f"an earlier leader of {name!r} acts after a later one")
-        self.written[name] = max(token, self.written.get(name, 0))
 
     async def _resigner(self, machine: Machine, user: Candidate) -> None:
         """Another thread of the machine, which resigns for it."""

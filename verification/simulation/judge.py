@@ -312,8 +312,6 @@ class Judge:
             for held in entry.holds.values():
                 if not rules.expired(row, held):
                     raise Violation("left behind", f"{name!r} is held without an owner: {held.id}")
-            if any(self.model.alive(claim.client) for claim in entry.queue.values()):
-                raise Violation("left behind", f"a waiter is left in the queue of {name!r}")
         self.all_was_released()
 
 

@@ -134,10 +134,6 @@ class ManyHolds(Judge):
         name, holder = hold.claim.name, hold.claim.id
         if holder not in self.is_valid:
             self._granted(hold, machine)
-        elif self.is_valid[holder] is not hold:
-            raise Violation(
-                "exclusion", f"{machine.name} counts on {holder}, which another process holds"
-            )
         if self.seen_modes.get(holder) != (hold.claim.mode, hold.token):
             self._check_token(hold)
         valid_holders.setdefault(name, holder)

@@ -98,16 +98,13 @@ class SqlJudge(Judge):
         """The order of grants is that of the tokens, which is checked."""
 
     def at_rest(self) -> None:
-        """All were served, no hold and no waiter is left, and no row is locked."""
+        """All were served, no hold is left, and no row is locked."""
         model: Any = self.model
         tables, now = model.tables, model.tables.micros()
         self.all_were_served()
         for name, row in tables.locks.items():
             if row["id"] is not None and row["expires"] > now:
                 raise Violation("left behind", f"{name!r} is held without an owner: {row['id']}")
-        for name, queue in tables.waiters.items():
-            if [waiter for waiter in queue if waiter["expires"] > now]:
-                raise Violation("left behind", f"a waiter is left in the queue of {name!r}")
         if model.owners:
             raise Violation("left behind", "a transaction was left open")
         self.all_was_released()
