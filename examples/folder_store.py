@@ -125,7 +125,7 @@ class FolderRow(EntryRow):
         self.entry, self.tombstones = Entry(), dict[str, float]()
         if text:
             stored = json.loads(text)
-            self.entry.token, self.limit, self.doubt = stored["state"]
+            self.entry.token, self.limit, self.lapsed_offer = stored["state"]
             self.entry.holds = {hold[0]: HoldRecord(*hold) for hold in stored["holds"]}
             self.entry.queue = {claim[1]: Claim(*claim) for claim in stored["queue"]}
             self.tombstones = stored["tombstones"]
@@ -134,7 +134,7 @@ class FolderRow(EntryRow):
         """The text to be stored now."""
         stored = {
             "name": self.name,
-            "state": [self.entry.token, self.limit, self.doubt],
+            "state": [self.entry.token, self.limit, self.lapsed_offer],
             "holds": list(self.entry.holds.values()),
             "queue": list(self.entry.queue.values()),
             "tombstones": {c: end for c, end in self.tombstones.items() if end > self.now},

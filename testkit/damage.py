@@ -275,7 +275,7 @@ def in_sqlite(path: str) -> list[Damage]:
         Damage("id", ALONE, put("lock", "id", "X'FF'", "'junk'", "char(233)"), True, False),
         Damage("free_from", ALONE, put("lock", "free_from", *number), True, False),
         Damage("limit", ALL, put("lock", "permits", *count), True, False),
-        Damage("doubt", ALL, put("lock", "doubt", *number), True, False),
+        Damage("lapsed_offer", ALL, put("lock", "lapsed_offer", *number), True, False),
         Damage("mode", SEVERAL, put("hold", "mode", *short), True, False),
         Damage("permits", SEVERAL, put("hold", "permits", "0", *count), True, False),
         Damage("mode of a waiter", ("waited",), put("waiter", "mode", *short), True, False),
@@ -342,7 +342,7 @@ def in_documents(
     times: tuple[object, ...] = (None, "1", True, 1e300, float("nan"), [])
     lengths = (*times, -1.0, -1e9)
     header = {
-        **dict.fromkeys(("n", "token", "limit", "doubt"), counts),
+        **dict.fromkeys(("n", "token", "limit", "lapsed_offer"), counts),
         **{"by": texts, "at": times, "v": (*texts, "", "9 8", "1 0")},
         **{"holds": ("x", 7, None, {"a": 1}, [None], [[]]), "queue": (7, None, [1], ["x"])},
     }
@@ -358,7 +358,7 @@ def in_documents(
     }
     queued = {**both, "lease": lengths, "min_hold": lengths, "aligned": (1, None, "yes")}
     needed = {
-        "": ("v", "n", "by", "at", "token", "limit", "doubt", "holds", "queue"),
+        "": ("v", "n", "by", "at", "token", "limit", "lapsed_offer", "holds", "queue"),
         "holds": ("id", "client", "token", "beat", "lasts", "since", "metadata"),
         "queue": ("id", "client", "beat", "lease", "since", "metadata"),
     }

@@ -91,7 +91,7 @@ def test_a_write_keeps_the_marker_that_it_found() -> None:
         ({"holds": None}, "TypeError"),
         ({"holds": [1]}, "TypeError"),
         ({"queue": [{"id": "d:1"}]}, "KeyError"),
-        ({"doubt": -1}, "doubt is -1"),
+        ({"lapsed_offer": -1}, "lapsed_offer is -1"),
     ],
 )
 def test_a_document_that_cannot_be_read_says_why(change: dict[str, Any], why: str) -> None:

@@ -50,7 +50,7 @@ def test_another_name_is_hashed_and_kept(name: str) -> None:
 
 def text(*holds: dict[str, Any], n: int = 5) -> bytes:
     """A document with these holds."""
-    header = {"v": "1", "n": n, "by": "x.1", "at": WALL, "token": 7, "limit": 0, "doubt": 0}
+    header = {"v": "1", "n": n, "by": "x.1", "at": WALL, "token": 7, "limit": 0, "lapsed_offer": 0}
     return json.dumps(header | {"holds": holds, "queue": []}).encode()
 
 

@@ -35,7 +35,15 @@ def api(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 def put(store: Any, name: str, version: Any = None, **fields: object) -> Any:
     """Write a document without holds; return its version."""
-    header = {"v": "1", "n": 1, "by": f"x.{now()}", "at": 0, "token": 0, "limit": 0, "doubt": 0}
+    header = {
+        "v": "1",
+        "n": 1,
+        "by": f"x.{now()}",
+        "at": 0,
+        "token": 0,
+        "limit": 0,
+        "lapsed_offer": 0,
+    }
     value = json.dumps(header | {"holds": [], "queue": []} | fields).encode()
     reply = store.put(name, value, version, None, soon())
     assert isinstance(reply, Stored), reply

@@ -17,9 +17,9 @@ from leaselock.errors import NotApplied
 
 # The tables of each version of a layout.
 DIGESTS = {
-    "postgres 1": "79be55c12a2ccf1f",
-    "mysql 1": "8c5ae486e150ab14",
-    "sqlite 2": "492b08cffbd40d79",
+    "postgres 1": "cac06faa2f9112b5",
+    "mysql 1": "76d5a4e364e53ebf",
+    "sqlite 2": "fcaf726d6763e1de",
 }
 
 

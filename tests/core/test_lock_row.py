@@ -54,7 +54,7 @@ class Plain(LockRow):
     """The data alone, in two lists."""
 
     def __init__(self) -> None:
-        self.limit, self.doubt, self.token = 0, 0.0, 0
+        self.limit, self.lapsed_offer, self.token = 0, 0.0, 0
         self.held: list[HoldRecord] = []
         self.claims: list[Claim] = []
 
@@ -91,8 +91,8 @@ class Plain(LockRow):
         self.claims = [
             c._replace(last_seen=self.moment) if c.client == client else c for c in self.claims
         ]
-        if all(claim.last_seen >= self.doubt for claim in self.claims):
-            self.doubt = 0.0
+        if all(claim.last_seen >= self.lapsed_offer for claim in self.claims):
+            self.lapsed_offer = 0.0
 
 
 class Indexed:

@@ -316,7 +316,7 @@ def test_all_waiters_of_a_client_are_passed_over_until_it_is_heard_of() -> None:
     assert lock.acquire("later") == "Busy"
     claim = lock.claim("stopped")._replace(id="stopped:3")
     assert isinstance(lock.table.answer("stopped", Acquire(claim, True)), Busy)
-    assert lock.table.entries["a"].doubt == 0.0
+    assert lock.table.entries["a"].lapsed_offer == 0.0
     lock.release("living")
     assert lock.state().holds[0].record.id == "stopped:2"
 

@@ -28,7 +28,15 @@ WAITER = {
     **{"metadata": "{}", "mode": "exclusive", "min_hold": 1.0, "aligned": False, "tokens": 2},
 }
 DOCUMENT = {
-    **{"v": "1", "n": NOW, "by": "a.1", "at": NOW / 1e6, "token": NOW, "limit": 0, "doubt": 0},
+    **{
+        "v": "1",
+        "n": NOW,
+        "by": "a.1",
+        "at": NOW / 1e6,
+        "token": NOW,
+        "limit": 0,
+        "lapsed_offer": 0,
+    },
     **{"holds": [HOLD], "queue": [WAITER]},
 }
 TIME = "2026-01-01T00:00:00.000000Z"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leaselock._backends.sql.statements import Part, Script
 
 HOLD = ("id", "client", "lifetime", "expires", "metadata", "since", "free_from")
-MORE = ("step", "offered", "permits", "doubt")
+MORE = ("step", "offered", "permits", "lapsed_offer")
 SHARED = (
     *("id", "client", "lifetime", "token", "expires", "metadata", "since", "mode", "permits"),
     *("step", "offered"),
@@ -85,7 +85,10 @@ class Tables:
             **{"token": token, "pending": 0, "lifetime": "either", "since": now},
             "free_from": row["free_from"] if row is not None else None,
             **{"step": 0, "offered": 0},
-            **{column: row[column] if row is not None else 0 for column in ("permits", "doubt")},
+            **{
+                column: row[column] if row is not None else 0
+                for column in ("permits", "lapsed_offer")
+            },
             **{column: values[column] for column in ("id", "client", "metadata")},
             "expires": now + values["lease"],
         }

@@ -150,7 +150,7 @@ class Documents:
         return SimpleNamespace(entries=entries)
 
 
-EMPTY: dict[str, Any] = {"n": 0, "token": 0, "doubt": 0, "holds": [], "queue": []}
+EMPTY: dict[str, Any] = {"n": 0, "token": 0, "lapsed_offer": 0, "holds": [], "queue": []}
 
 
 def _nothing(name: str, before: dict[str, Any], document: dict[str, Any]) -> None:
@@ -271,7 +271,7 @@ class DocumentJudge(ValidityJudge):
         for claim in document["queue"]:
             if claim["id"] not in ahead or beside(claim, hold):
                 continue
-            passed = claim["beat"] < document["doubt"]
+            passed = claim["beat"] < document["lapsed_offer"]
             # One that was dropped because it showed no sign of life for long, and has come back in
             # the same write, has lost its place.
             silent_since = self.alive_at[claim["id"], queue[claim["id"]]["beat"]]

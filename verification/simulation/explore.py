@@ -331,7 +331,7 @@ def table_state(model: Model) -> object:
     """The state of a table and of its listeners."""
     entries = {
         # When a claim has asked matters only where some are passed over.
-        n: (e.holds, e.token, e.doubt, e.queue if e.doubt else list(e.queue))
+        n: (e.holds, e.token, e.lapsed_offer, e.queue if e.lapsed_offer else list(e.queue))
         for n, e in model.table.entries.items()
     }
     return (

@@ -209,7 +209,9 @@ class Judge:
             if holder in self.places or holder not in self.served:
                 self.served[holder] = self._place(holder)
                 self.passed_over[holder] = {
-                    claim.id for claim in entry.queue.values() if claim.last_seen < entry.doubt
+                    claim.id
+                    for claim in entry.queue.values()
+                    if claim.last_seen < entry.lapsed_offer
                 }
                 self.places.pop(holder, None)
         # One that was dropped because it had not asked for long has lost its place.

@@ -273,7 +273,10 @@ class ModesJudge(ManyHolds):
         possible = [h.id for h in holds if h.mode == "upgrading" and len(entry.holds) == 1]
         ahead: list[Claim] = []
         for claim in entry.queue.values():
-            late = claim.last_seen < entry.doubt or claim.last_seen + rules.FORGET_AFTER <= row.now
+            late = (
+                claim.last_seen < entry.lapsed_offer
+                or claim.last_seen + rules.FORGET_AFTER <= row.now
+            )
             if late or not self.model.alive(claim.client):
                 continue
             others: list[HoldRecord | Claim] = [*holds, *ahead]

@@ -28,7 +28,7 @@ VARIABLES now,    \* the time
 vars == <<now, store, puts, cl>>
 
 NoHold == [id |-> <<"nobody", 0>>, beat |-> 0, lasts |-> 0, offered |-> FALSE, stamp |-> 0]
-Empty  == [n |-> 0, hold |-> NoHold, queue |-> <<>>, doubt |-> 0]
+Empty  == [n |-> 0, hold |-> NoHold, queue |-> <<>>, lapsed_offer |-> 0]
 
 (* k: number of the claim, negative when it is finished. clear: nothing of it is there, but what is in flight.  *)
 (* n, hold: the document that the client knows; the hold was seen first at first; current: nobody has written since; fresh: *)
@@ -51,17 +51,17 @@ Over(r, d, w) == d.hold # NoHold /\ now >= r.first + d.hold.lasts + w.late
 Expire(r, d, w) ==
   IF ~Over(r, d, w) THEN d
   ELSE [d EXCEPT !.hold = NoHold,
-                 !.doubt = IF d.hold.offered /\ Flaw # "offer_not_doubted" THEN Max(d.doubt, d.hold.beat) ELSE d.doubt]
+                 !.lapsed_offer = IF d.hold.offered /\ Flaw # "lapse_not_recorded" THEN Max(d.lapsed_offer, d.hold.beat) ELSE d.lapsed_offer]
 
 (* Own waiters have asked since the offer that lapsed. *)
 Touch(c, d, n) ==
-  IF d.doubt = 0 THEN d
+  IF d.lapsed_offer = 0 THEN d
   ELSE LET q == [i \in DOMAIN d.queue |->
-                   IF d.queue[i].id[1] = c /\ d.queue[i].beat < d.doubt
+                   IF d.queue[i].id[1] = c /\ d.queue[i].beat < d.lapsed_offer
                    THEN [d.queue[i] EXCEPT !.beat = n] ELSE d.queue[i]]
-       IN [d EXCEPT !.queue = q, !.doubt = IF \A i \in DOMAIN q : q[i].beat >= d.doubt THEN 0 ELSE d.doubt]
+       IN [d EXCEPT !.queue = q, !.lapsed_offer = IF \A i \in DOMAIN q : q[i].beat >= d.lapsed_offer THEN 0 ELSE d.lapsed_offer]
 
-Eligible(d) == {i \in DOMAIN d.queue : d.queue[i].beat >= d.doubt}
+Eligible(d) == {i \in DOMAIN d.queue : d.queue[i].beat >= d.lapsed_offer}
 Least(S) == CHOOSE i \in S : \A j \in S : i <= j
 Without(q, id) == SelectSeq(q, LAMBDA e : e.id # id)
 Queued(d, id) == \E i \in DOMAIN d.queue : d.queue[i].id = id
@@ -239,13 +239,13 @@ Symmetric == Permutations(Clients)
 ----------------------------------------------------------------------------
 (* What is the same from here on.                                                              *)
 
-Beats(d) == {d.hold.beat, d.doubt} \cup {d.queue[i].beat : i \in DOMAIN d.queue}
+Beats(d) == {d.hold.beat, d.lapsed_offer} \cup {d.queue[i].beat : i \in DOMAIN d.queue}
 Used == {0, store.n} \cup Beats(store) \cup {cl[c].hold.beat : c \in Clients} \cup UNION {Beats(p.doc) : p \in puts}
 Rank(b) == Cardinality({x \in Used : x < b})
 Age(t) == Min(now - t, Lease + Uncertain)
 Id(id) == IF id[1] \in Clients THEN <<id[1], IF cl[id[1]].k = id[2] THEN 1 ELSE 0>> ELSE id
 HoldView(h) == IF h = NoHold THEN <<>> ELSE <<Id(h.id), Rank(h.beat), h.lasts, h.offered, IF Clock THEN Age(h.stamp) ELSE 0>>
-DocView(d) == <<HoldView(d.hold), [i \in DOMAIN d.queue |-> <<Id(d.queue[i].id), Rank(d.queue[i].beat)>>], Rank(d.doubt)>>
+DocView(d) == <<HoldView(d.hold), [i \in DOMAIN d.queue |-> <<Id(d.queue[i].id), Rank(d.queue[i].beat)>>], Rank(d.lapsed_offer)>>
 View == <<DocView(store),
           {<<p.c, p.live, p.good, p.done, p.doc.n = store.n, DocView(p.doc), p.answer, IF p.start = 0 THEN -1 ELSE Min(now - p.start, Lease), IF Clock /\ p.stamp # 0 THEN Age(p.stamp) ELSE 0>> : p \in puts},
           [c \in Clients |-> <<cl[c].k > 0, cl[c].wait, cl[c].clear, cl[c].writes, HoldView(cl[c].hold),

@@ -176,8 +176,13 @@ class Recorder:
             {"id": self.numbers[claim["id"]], "beat": claim["beat"] - base}
             for claim in document["queue"]
         )
-        doubt = document["doubt"] and document["doubt"] - base
-        return {"n": document["n"] - base, "hold": hold, "queue": queue, "doubt": doubt}
+        lapsed_offer = document["lapsed_offer"] and document["lapsed_offer"] - base
+        return {
+            "n": document["n"] - base,
+            "hold": hold,
+            "queue": queue,
+            "lapsed_offer": lapsed_offer,
+        }
 
     # --- the client
 

@@ -31,15 +31,15 @@ CONSTANTS
   Distinct,   \* requests are told apart by when they were sent; for traces
   Flaw        \* the planted flaw, or "none"
 
-VARIABLES now, holds, queue, doubt, tombs, net, cl, dropped
-vars == <<now, holds, queue, doubt, tombs, net, cl, dropped>>
+VARIABLES now, holds, queue, lapsed_offer, tombs, net, cl, dropped
+vars == <<now, holds, queue, lapsed_offer, tombs, net, cl, dropped>>
 
 (* phase: idle, asking, held, lost (its loss was reported). busy: an ask or a release is *)
 (* under way. unsure: an ask of this claim was not answered. over: nothing of the claim  *)
 (* is left to release. valid: until when the client believes to hold.                    *)
 Idle == [k |-> 0, wait |-> FALSE, mode |-> "exclusive", lease |-> 0, phase |-> "idle", busy |-> FALSE,
          unsure |-> FALSE, over |-> TRUE, valid |-> 0, awake |-> TRUE]
-Init == /\ now = 1 /\ holds = {} /\ queue = <<>> /\ doubt = 0 /\ tombs = {} /\ net = {} /\ dropped = {}
+Init == /\ now = 1 /\ holds = {} /\ queue = <<>> /\ lapsed_offer = 0 /\ tombs = {} /\ net = {} /\ dropped = {}
         /\ cl = [c \in Clients |-> Idle]
 
 Max(a, b) == IF a > b THEN a ELSE b
@@ -51,17 +51,17 @@ Conflict(a, b) == ~(a = "shared" /\ b = "shared")
 ----------------------------------------------------------------------------
 (* The rules of src/leaselock/_core/rules.py. s is the lock, as a record.       *)
 
-S == [holds |-> holds, queue |-> queue, doubt |-> doubt]
+S == [holds |-> holds, queue |-> queue, lapsed_offer |-> lapsed_offer]
 Ended(h) == h.ends <= now + (IF Flaw = "expires_early" THEN 1 ELSE 0)
 Expire(s) ==
   LET gone == {h \in s.holds : Ended(h)}
       lapsed == {h.ends - Offer : h \in {x \in gone : x.offered}}
-  IN [s EXCEPT !.holds = @ \ gone, !.doubt = Largest({@} \cup lapsed)]
+  IN [s EXCEPT !.holds = @ \ gone, !.lapsed_offer = Largest({@} \cup lapsed)]
 Touch(s, c) ==
-  IF s.doubt = 0 THEN s
+  IF s.lapsed_offer = 0 THEN s
   ELSE LET q == [i \in DOMAIN s.queue |-> IF s.queue[i].id[1] = c THEN [s.queue[i] EXCEPT !.asked = now] ELSE s.queue[i]]
-       IN [s EXCEPT !.queue = q, !.doubt = IF \A i \in DOMAIN q : q[i].asked >= s.doubt THEN 0 ELSE s.doubt]
-Eligible(s) == {i \in DOMAIN s.queue : s.queue[i].asked >= s.doubt}
+       IN [s EXCEPT !.queue = q, !.lapsed_offer = IF \A i \in DOMAIN q : q[i].asked >= s.lapsed_offer THEN 0 ELSE s.lapsed_offer]
+Eligible(s) == {i \in DOMAIN s.queue : s.queue[i].asked >= s.lapsed_offer}
 Without(q, ids) == SelectSeq(q, LAMBDA e : e.id \notin ids)
 Grant(e, lasts, offered) == [id |-> e.id, mode |-> e.mode, ends |-> now + lasts, offered |-> offered]
 (* Readers up to the first writer; a writer at the head, if nothing is held. *)
@@ -117,7 +117,7 @@ Message(c, k, op, r) ==
   [c |-> c, id |-> <<c, k>>, op |-> op, wait |-> r.wait, mode |-> r.mode, lease |-> r.lease, tomb |-> FALSE,
    start |-> IF op = "release" /\ ~Distinct THEN 0 ELSE now, live |-> TRUE, sticky |-> FALSE, answer |-> ""]
 Send(m, r) == /\ net' = net \cup {m} /\ cl' = [cl EXCEPT ![m.c] = r]
-              /\ UNCHANGED <<now, holds, queue, doubt, tombs, dropped>>
+              /\ UNCHANGED <<now, holds, queue, lapsed_offer, tombs, dropped>>
 Ready(c) == cl[c].awake /\ ~cl[c].busy
 
 NewClaim(c, wait, mode, lease) ==
@@ -144,12 +144,12 @@ Drop(c) ==
   /\ Drops /\ Ready(c) /\ cl[c].phase \in {"held", "lost"} /\ cl[c].valid <= now
   /\ cl' = [cl EXCEPT ![c] = [@ EXCEPT !.phase = "idle", !.valid = 0, !.over = TRUE]]
   /\ dropped' = dropped \cup {<<c, cl[c].k>>}
-  /\ UNCHANGED <<now, holds, queue, doubt, tombs, net>>
+  /\ UNCHANGED <<now, holds, queue, lapsed_offer, tombs, net>>
 Notice(c) ==
   /\ Punctual /\ cl[c].awake /\ cl[c].phase = "held" /\ cl[c].valid <= now
   /\ cl' = [cl EXCEPT ![c].phase = "lost", ![c].valid = 0]
-  /\ UNCHANGED <<now, holds, queue, doubt, tombs, net, dropped>>
-Sleep(c) == Punctual /\ cl' = [cl EXCEPT ![c].awake = ~@] /\ UNCHANGED <<now, holds, queue, doubt, tombs, net, dropped>>
+  /\ UNCHANGED <<now, holds, queue, lapsed_offer, tombs, net, dropped>>
+Sleep(c) == Punctual /\ cl' = [cl EXCEPT ![c].awake = ~@] /\ UNCHANGED <<now, holds, queue, lapsed_offer, tombs, net, dropped>>
 
 Until(m) == (IF Flaw = "from_reply" THEN now ELSE m.start) + m.lease - Margin
 Take(r, m) ==
@@ -171,7 +171,7 @@ Arrive(m) ==
   /\ \E stale \in SUBSET Stale :
        LET done == Done(m, stale)
            told == [m EXCEPT !.answer = done.answer]
-       IN /\ holds' = done.s.holds /\ queue' = done.s.queue /\ doubt' = done.s.doubt
+       IN /\ holds' = done.s.holds /\ queue' = done.s.queue /\ lapsed_offer' = done.s.lapsed_offer
           /\ tombs' = IF m.tomb THEN tombs \cup {m.id} ELSE tombs
           /\ \/ ~m.sticky /\ m.live /\ net' = (net \ {m}) \cup {told}   \* the reply is under way
              \/ ~m.live /\ net' = net \ {m}                            \* nobody waits for it
@@ -180,16 +180,16 @@ Arrive(m) ==
 Reply(m) ==
   /\ m.answer # "" /\ cl[m.c].awake /\ net' = net \ {m}
   /\ cl' = [cl EXCEPT ![m.c] = Take(@, m)]
-  /\ UNCHANGED <<now, holds, queue, doubt, tombs, dropped>>
+  /\ UNCHANGED <<now, holds, queue, lapsed_offer, tombs, dropped>>
 (* The request may still arrive, or be lost. *)
 GiveUp(m) ==
   /\ m.live /\ cl[m.c].awake
   /\ \/ net' = net \ {m}
      \/ m.answer = "" /\ net' = (net \ {m}) \cup {[m EXCEPT !.live = FALSE, !.start = IF Distinct THEN @ ELSE 0]}
   /\ cl' = [cl EXCEPT ![m.c] = Unsure(@, m)]
-  /\ UNCHANGED <<now, holds, queue, doubt, tombs, dropped>>
+  /\ UNCHANGED <<now, holds, queue, lapsed_offer, tombs, dropped>>
 Prompt == Punctual => \A c \in Clients : ~(cl[c].awake /\ cl[c].phase = "held" /\ cl[c].valid <= now)
-Tick == Prompt /\ now' = now + 1 /\ UNCHANGED <<holds, queue, doubt, tombs, net, cl, dropped>>
+Tick == Prompt /\ now' = now + 1 /\ UNCHANGED <<holds, queue, lapsed_offer, tombs, net, cl, dropped>>
 
 Next == \/ Tick
         \/ \E c \in Clients :
@@ -204,7 +204,7 @@ Symmetric == Permutations(Clients)
 
 ----------------------------------------------------------------------------
 (* Two states are the same if they differ only in what no later step can see.   *)
-(* Times count as what is left of them. `asked` is compared with `doubt`, with   *)
+(* Times count as what is left of them. `asked` is compared with `lapsed_offer`, with   *)
 (* the begin of an offer that may still lapse, and with the begin of later ones, *)
 (* which is no earlier than now + Least(Leases) - Offer. An age that is cut off  *)
 (* loses the second comparison: this made the view of the prototype inexact.     *)
@@ -213,7 +213,7 @@ Rank(id) == Cardinality({x \in Known : x[1] = id[1] /\ x[2] > id[2]})
 Pending == {m.id : m \in net} \cup {<<c, cl[c].k>> : c \in Clients}
 View == <<{<<h.id[1], Rank(h.id), h.mode, Max(h.ends - now, 0), h.offered,
              IF h.offered THEN {i \in DOMAIN queue : queue[i].asked >= h.ends - Offer} ELSE {}>> : h \in holds},
-          [i \in DOMAIN queue |-> <<queue[i].id[1], Rank(queue[i].id), queue[i].mode, queue[i].lease, Min(now - queue[i].asked, Offer), queue[i].asked >= doubt>>],
+          [i \in DOMAIN queue |-> <<queue[i].id[1], Rank(queue[i].id), queue[i].mode, queue[i].lease, Min(now - queue[i].asked, Offer), queue[i].asked >= lapsed_offer>>],
           {<<id[1], Rank(id)>> : id \in tombs \cap Pending},
           {<<id[1], Rank(id)>> : id \in dropped \cap Known},
           {<<m.c, Rank(m.id), m.op, m.wait, m.mode, m.lease, m.tomb, IF m.start = 0 THEN -1 ELSE Max(m.start + m.lease - now, 0), m.live, m.sticky, m.answer>> : m \in net},

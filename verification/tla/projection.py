@@ -138,7 +138,12 @@ class Recorder:
             (*self.numbers[h.id], ticks(h.expires), h.offered) for h in entry.holds.values()
         )
         queue = tuple(
-            (*self.numbers[c.id], ticks(c.last_seen), ticks(c.lease), c.last_seen >= entry.doubt)
+            (
+                *self.numbers[c.id],
+                ticks(c.last_seen),
+                ticks(c.lease),
+                c.last_seen >= entry.lapsed_offer,
+            )
             for c in entry.queue.values()
         )
         for number, sent in enumerate(self.requests[id(request)][1]):

@@ -15,7 +15,7 @@ SameStore(e) ==
   /\ Len(queue') = Len(e.queue)
   /\ \A i \in DOMAIN queue' :
        LET mine == queue'[i] theirs == e.queue[i]
-       IN mine.id = <<theirs[1], theirs[2]>> /\ mine.asked = theirs[3] /\ mine.lease = theirs[4] /\ (mine.asked >= doubt') = theirs[5]
+       IN mine.id = <<theirs[1], theirs[2]>> /\ mine.asked = theirs[3] /\ mine.lease = theirs[4] /\ (mine.asked >= lapsed_offer') = theirs[5]
 SameAnswer(m, e) == m.live => \E told \in net' : told.id = m.id /\ told.op = m.op /\ told.start = m.start /\ told.answer = e.answer
 Kept(m) == m.answer = "" => \E x \in net' : x.id = m.id /\ x.op = m.op /\ x.start = m.start
 
@@ -31,7 +31,7 @@ Action(e) ==
 (* A client believes to hold no longer than the model's client does. *)
 Believed(e) == \A b \in e.believed : cl'[b[1]].k = b[2] /\ cl'[b[1]].valid >= b[3]
 
-Pass == now < Event.at /\ now' = Event.at /\ UNCHANGED <<holds, queue, doubt, tombs, net, cl, dropped, run, at>>
+Pass == now < Event.at /\ now' = Event.at /\ UNCHANGED <<holds, queue, lapsed_offer, tombs, net, cl, dropped, run, at>>
 Act == now = Event.at /\ Action(Event) /\ Believed(Event) /\ at' = at + 1 /\ UNCHANGED run
        /\ (at' > Len(Traces[run]) => PrintT(<<"accepted", run>>))
 TraceNext == at <= Len(Traces[run]) /\ (Pass \/ Act)

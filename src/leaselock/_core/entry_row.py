@@ -18,11 +18,11 @@ class Entry:
     watchers are clients by the ids of their claims, each with the end of its registration.
     """
 
-    __slots__ = ("doubt", "holds", "limit", "queue", "token", "watchers")
+    __slots__ = ("holds", "lapsed_offer", "limit", "queue", "token", "watchers")
 
     def __init__(self, token: int = 0) -> None:
         self.token, self.limit = token, 0
-        self.doubt = 0.0
+        self.lapsed_offer = 0.0
         self.holds: dict[str, HoldRecord] = {}
         self.queue: dict[str, Claim] = {}
         self.watchers: dict[str, tuple[str, float]] = {}
@@ -51,14 +51,14 @@ class EntryRow(LockRow):
         self.entry.limit = limit
 
     @property
-    def doubt(self) -> float:
+    def lapsed_offer(self) -> float:
         """When the last grant began that was not confirmed."""
-        return self.entry.doubt
+        return self.entry.lapsed_offer
 
-    @doubt.setter
-    def doubt(self, doubt: float) -> None:
+    @lapsed_offer.setter
+    def lapsed_offer(self, lapsed_offer: float) -> None:
         """Record it."""
-        self.entry.doubt = doubt
+        self.entry.lapsed_offer = lapsed_offer
 
     def holds(self) -> list[HoldRecord]:
         """The holds on record."""
@@ -123,8 +123,8 @@ class EntryRow(LockRow):
         for claim in self.queue():
             if claim.client == client:
                 queue[claim.id] = claim._replace(last_seen=self.moment)
-        if all(claim.last_seen >= self.doubt for claim in queue.values()):
-            self.doubt = 0.0
+        if all(claim.last_seen >= self.lapsed_offer for claim in queue.values()):
+            self.lapsed_offer = 0.0
 
     def put(self, hold: HoldRecord) -> None:
         """Record a hold. One with a new token is the last one."""

@@ -83,9 +83,9 @@ class LockRow(abc.ABC):
     """The store's clock, in seconds. Only the methods under "time" read it."""
     limit: int
     """How many permits the name has as a semaphore; 0 if it never was one."""
-    doubt: float
-    """A grant was not confirmed: claims that have not asked since this moment are passed over. 0 if
-    there are none.
+    lapsed_offer: float
+    """When the last offer that lapsed was made, a grant that was not confirmed in time: claims that
+    have not asked since are passed over. 0 if there are none.
     """
     wall: float
     """Unix time by the store's clock: shown as the beginning of a grant, and what periods are
@@ -122,7 +122,9 @@ class LockRow(abc.ABC):
 
     @abc.abstractmethod
     def touch(self, client: str) -> None:
-        """All queued claims of *client* have asked now; `doubt` is 0 if no claim is older."""
+        """All queued claims of *client* have asked now. Reset `lapsed_offer` if no claim asked
+        before it.
+        """
 
     # --- what follows from the data; a store that has an index answers it faster
 
@@ -159,7 +161,9 @@ class LockRow(abc.ABC):
 
     @property
     def moment(self) -> float:
-        """Now, as `last_seen` of claims and `doubt` have it: any number that never decreases."""
+        """Now, as `last_seen` of claims and `lapsed_offer` count it: any number that never
+        decreases.
+        """
         return self.now
 
     def has_ended(self, hold: HoldRecord) -> bool:
@@ -187,8 +191,8 @@ class LockRow(abc.ABC):
         return claim.last_seen + FORGET_AFTER <= self.now
 
     def lapse(self, hold: HoldRecord) -> None:
-        """The grant of *hold* was not confirmed in time: set `doubt` to the moment of it."""
-        self.doubt = max(self.doubt, hold.expires - CONFIRM_WITHIN)
+        """The grant of *hold* was not confirmed in time: set `lapsed_offer` to when it was made."""
+        self.lapsed_offer = max(self.lapsed_offer, hold.expires - CONFIRM_WITHIN)
 
     # --- services: a store without the means leaves them as they are
 
@@ -288,7 +292,7 @@ def waiting(row: LockRow, claims: Iterable[Claim]) -> Iterator[Claim]:
     for claim in claims:
         if row.is_forgotten(claim) or not row.alive(claim.client):
             row.quit(claim.id)
-        elif claim.last_seen >= row.doubt:
+        elif claim.last_seen >= row.lapsed_offer:
             yield claim
 
 
@@ -429,7 +433,7 @@ def acquire(row: LockRow, request: Acquire) -> Grant | Busy | Mismatch:
         return granted(grant(row, claim, claim.lease), row.notified())
     before = seen(row)
     expire(row)
-    if row.doubt:
+    if row.lapsed_offer:
         row.touch(claim.client)  # before others are granted what it would be passed over for
     promote(row)
     reply = _acquire(row, request)

@@ -142,8 +142,8 @@ def answered_from_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted("document stopped waiters")
-def offer_not_doubted(patch: pytest.MonkeyPatch) -> None:
-    """An offer that was not confirmed raises no doubt, so each dead waiter delays the others."""
+def lapse_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    """An offer that lapses is not recorded, so each dead waiter delays the others."""
     patch.setattr(DocumentRow, "lapse", lambda self, hold: None)
 
 

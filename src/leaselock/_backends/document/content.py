@@ -48,7 +48,7 @@ class Content(NamedTuple):
     """The last fencing token."""
     limit: int = 0
     """How many permits the name has as a semaphore."""
-    doubt: int = 0
+    lapsed_offer: int = 0
     """The `beat` of the last offer that was not confirmed: waiters with a lower one are passed
     over. 0 if there are none.
     """
@@ -103,7 +103,7 @@ HEADER: Mapping[str, Callable[[object], bool]] = {
     "at": is_time,
     "token": is_count,
     "limit": is_count,
-    "doubt": is_count,
+    "lapsed_offer": is_count,
 }
 
 

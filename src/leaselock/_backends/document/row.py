@@ -71,7 +71,7 @@ class DocumentRow(EntryRow):
         # must not be added with each write anew.
         self.free_left: dict[float, float] = {}
         self.entry = Entry(content.token)
-        self.entry.limit, self.entry.doubt = content.limit, content.doubt
+        self.entry.limit, self.entry.lapsed_offer = content.limit, content.lapsed_offer
         self.entry.holds = {held.record.id: self._timed(held) for held in content.holds}
         self.entry.queue = {claim.id: claim for claim in content.queue}
 
@@ -106,7 +106,7 @@ class DocumentRow(EntryRow):
         content = self.content._replace(
             token=entry.token,
             limit=entry.limit,
-            doubt=int(entry.doubt),
+            lapsed_offer=int(entry.lapsed_offer),
             holds=tuple([self.held[hold_id] for hold_id in entry.holds]),
             queue=tuple(entry.queue.values()),
         )
@@ -133,7 +133,7 @@ class DocumentRow(EntryRow):
 
     def lapse(self, hold: HoldRecord) -> None:
         """An offer was not confirmed: pass over the waiters that were not seen alive since it."""
-        self.doubt = max(self.doubt, self.held[hold.id].beat)
+        self.lapsed_offer = max(self.lapsed_offer, self.held[hold.id].beat)
 
     # --- waiters
 
@@ -156,9 +156,9 @@ class DocumentRow(EntryRow):
 
     def touch(self, client: str) -> None:
         """The waiters of *client* that are passed over are alive."""
-        self._show_alive(client, self.doubt)
-        if all(claim.last_seen >= self.doubt for claim in self.entry.queue.values()):
-            self.doubt = 0.0
+        self._show_alive(client, self.lapsed_offer)
+        if all(claim.last_seen >= self.lapsed_offer for claim in self.entry.queue.values()):
+            self.lapsed_offer = 0.0
 
     def _show_alive(self, client: str, before: float) -> None:
         queue = self.entry.queue

@@ -87,7 +87,7 @@ def _of_another(
     """The document after another program has written the spec: its queue and token stay."""
     created = micros(metadata.get("creationTimestamp"))
     beat = micros(spec.get("renewTime")) or micros(spec.get("acquireTime")) or created or 1
-    new = {"v": "1", "by": "", "at": 0.0, "token": 0, "limit": 0, "doubt": 0, "queue": []}
+    new = {"v": "1", "by": "", "at": 0.0, "token": 0, "limit": 0, "lapsed_offer": 0, "queue": []}
     holds = [_foreign_hold(spec, beat)] if spec.get("holderIdentity") else []
     return new | known | {"n": max(known.get("n", 0), beat), "holds": holds}
 

@@ -129,8 +129,8 @@ class SqlLockRow(LockRow):
         # The exclusive hold is in the row of the lock, all others are in a table of their own.
         self.in_table = {each[0] for each in results[7].rows}
         self.limit: int = row[11]
-        self.doubt: float = row[12] / 1e6
-        self.before = (self.limit, self.doubt)
+        self.lapsed_offer: float = row[12] / 1e6
+        self.before = (self.limit, self.lapsed_offer)
         self.changed = bool(results[2].amount or results[3].amount)
         self.pending -= results[2].amount + results[3].amount
         self.clock: int = results[4].rows[0][0]
@@ -288,12 +288,12 @@ class SqlLockRow(LockRow):
     def touch(self, client: str) -> None:
         """All waiters of *client* that were read have asked now."""
         for index, waiter in enumerate(self.waiters):
-            if waiter.claim.client == client and waiter.claim.last_seen < self.doubt:
+            if waiter.claim.client == client and waiter.claim.last_seen < self.lapsed_offer:
                 touched = waiter.claim._replace(last_seen=self.moment)
                 self.waiters[index] = waiter._replace(claim=touched)
                 self.writes.append(("touch waiter", self._touched(waiter.claim.id)))
-        if all(waiter.claim.last_seen >= self.doubt for waiter in self.waiters):
-            self.doubt = 0.0
+        if all(waiter.claim.last_seen >= self.lapsed_offer for waiter in self.waiters):
+            self.lapsed_offer = 0.0
 
     def _touched(self, claim_id: str) -> dict[str, Value]:
         expires = self.clock + micros(WAITER_LASTS)
@@ -354,7 +354,7 @@ class SqlLockRow(LockRow):
 
     def writing(self) -> Script:
         """Write the changes and commit."""
-        if self.changed or self.before != (self.limit, self.doubt):
+        if self.changed or self.before != (self.limit, self.lapsed_offer):
             self.writes.append(("update lock", self._stored()))
         return (*self.writes, "commit")
 
@@ -368,7 +368,7 @@ class SqlLockRow(LockRow):
                 values |= _columns(held)
                 values["free_from"] = micros(held.free_from) or None
         values |= {"name": self.name, "token": self.token, "pending": self.pending}
-        return values | {"permits": self.limit, "doubt": micros(self.doubt)}
+        return values | {"permits": self.limit, "lapsed_offer": micros(self.lapsed_offer)}
 
 
 def _columns(hold: HoldRecord) -> dict[str, Value]:
@@ -408,10 +408,10 @@ def _key(name: str, table: str) -> tuple[str, str]:
 
 def _check_row(name: str, row: Row) -> None:
     """Unreadable if what the row of a lock has beside its hold cannot be used."""
-    token, limit, doubt = row[0], row[11], row[12]
+    token, limit, lapsed_offer = row[0], row[11], row[12]
     _check(name, "token", token, is_count(token))
     _check(name, "permits", limit, is_count(limit))
-    _check(name, "doubt", doubt, is_time(_seconds(doubt)))
+    _check(name, "lapsed_offer", lapsed_offer, is_time(_seconds(lapsed_offer)))
 
 
 def _check(name: str, column: str, value: object, valid: bool) -> None:

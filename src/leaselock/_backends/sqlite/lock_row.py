@@ -103,7 +103,16 @@ class FileLockRow(LockRow):
     holds are in the table "hold"; the row's id is empty then.
     """
 
-    __slots__ = ("context", "execute", "kept", "kept_doubt", "kept_limit", "name", "now", "wall")
+    __slots__ = (
+        "context",
+        "execute",
+        "kept",
+        "kept_lapsed_offer",
+        "kept_limit",
+        "name",
+        "now",
+        "wall",
+    )
 
     def __init__(self, context: Context, name: str) -> None:
         self.context = context
@@ -112,7 +121,7 @@ class FileLockRow(LockRow):
         self.now = context.now
         self.wall = context.micros / 1e6
         row = self.execute(SQL["lock"], (name,)).fetchone()
-        self.kept_limit, self.kept_doubt = (0, 0.0) if row is None else _rest(name, *row[:2])
+        self.kept_limit, self.kept_lapsed_offer = (0, 0.0) if row is None else _rest(name, *row[:2])
         self.kept: list[HoldRecord] = []
         if row is not None and row[2]:
             self.kept = self._lasting("lock", [_hold(*row[2:-1])._replace(free_from=row[-1])])
@@ -148,15 +157,15 @@ class FileLockRow(LockRow):
         self.kept_limit = limit
 
     @property
-    def doubt(self) -> float:
-        """When the last grant began that was not confirmed."""
-        return self.kept_doubt
+    def lapsed_offer(self) -> float:
+        """When the last offer that lapsed was made."""
+        return self.kept_lapsed_offer
 
-    @doubt.setter
-    def doubt(self, doubt: float) -> None:
+    @lapsed_offer.setter
+    def lapsed_offer(self, lapsed_offer: float) -> None:
         """Record it."""
-        self.execute(SQL["set doubt"], (doubt, self.name))
-        self.kept_doubt = doubt
+        self.execute(SQL["set lapsed_offer"], (lapsed_offer, self.name))
+        self.kept_lapsed_offer = lapsed_offer
 
     def holds(self) -> list[HoldRecord]:
         """The recorded holds, in the order of their tokens."""
@@ -263,8 +272,8 @@ class FileLockRow(LockRow):
     def touch(self, client: str) -> None:
         """All waiters of *client* have asked now."""
         self.execute(SQL["touch"], (self.moment, self.name, client))
-        if self.execute(SQL["find untouched"], (self.name, self.doubt)).fetchone() is None:
-            self.doubt = 0.0
+        if self.execute(SQL["find untouched"], (self.name, self.lapsed_offer)).fetchone() is None:
+            self.lapsed_offer = 0.0
 
     def length(self) -> int:
         """How many claims are in the queue."""
@@ -310,12 +319,13 @@ def _key(table: str, name: str) -> tuple[str, str]:
     )
 
 
-def _rest(name: str, limit: Any, doubt: Any) -> tuple[int, float]:
+def _rest(name: str, limit: Any, lapsed_offer: Any) -> tuple[int, float]:
     """What the row of a lock has beside its hold; Unreadable if it cannot be used."""
-    if not (is_count(limit) and is_time(doubt)):
+    if not (is_count(limit) and is_time(lapsed_offer)):
         key, removal = _key("lock", name)
-        raise unreadable(key, f"permits is {limit!r:.60}, and doubt is {doubt!r:.60}", removal)
-    return limit, doubt
+        problem = f"permits is {limit!r:.60}, and lapsed_offer is {lapsed_offer!r:.60}"
+        raise unreadable(key, problem, removal)
+    return limit, lapsed_offer
 
 
 def _hold(

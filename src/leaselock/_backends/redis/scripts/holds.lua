@@ -154,7 +154,7 @@ end
 -- Remove the holds that have ended; returns an error, if there is one.
 local function collect()
   if not next_end or now_ms < next_end then return nil end
-  local first, last, doubt = nil, nil, false
+  local first, last, lapsed = nil, nil, false
   local holds = holds_in(redis.call('HGETALL', lock))
   for _, hold in ipairs(holds) do
     local _, claim = in_record(hold.about)
@@ -166,7 +166,7 @@ local function collect()
   for _, hold in ipairs(holds) do
     if hold.ends <= now_ms then
       remove(hold.owner, hold.permits)
-      doubt = doubt or hold.offered
+      lapsed = lapsed or hold.offered
     else
       first = math.min(first or hold.ends, hold.ends)
       if not last or hold.ends > last.ends then last = hold end
@@ -177,7 +177,7 @@ local function collect()
     redis.call('HSET', lock, 'next_end', text(first))
     redis.call('PEXPIRE', lock, text(last.ends - now_ms + (last.offered and confirm_within or 0)))
   end
-  if doubt then recall('') end
+  if lapsed then recall('') end
 end
 
 -- Whether a claim can be granted beside the holds, and the claims that stay ahead of it.

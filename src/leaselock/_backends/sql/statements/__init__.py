@@ -31,9 +31,10 @@ RAW = "raw"
 # Parameters that are numbers. The others are texts.
 NUMBERS = frozenset(
     (
-        *("backend", "before", "doubt", "exclusives", "expires", "free_from", "key", "lease"),
-        *("liveness_key", "most", "now", "offered", "pending", "permits", "polls", "recent"),
-        *("since", "step", "ticket", "token"),
+        *("backend", "before", "exclusives", "expires", "free_from", "key"),
+        *("lapsed_offer", "lease", "liveness_key", "most", "now", "offered"),
+        *("pending", "permits", "polls", "recent", "since", "step"),
+        *("ticket", "token"),
     )
 )
 # Statements after "begin snapshot". They are not prepared: PostgreSQL refuses another isolation

@@ -9,7 +9,8 @@ CREATE TABLE IF NOT EXISTS leaselock_fact (
 -- share. Times are microseconds since 1970 by the clock of the server. "pending" counts
 -- the other holds, the waiters and the tombstones of the name. While it is 0, one statement acquires or releases the lock.
 -- The lock stays taken until "free_from", even if its hold ends before. "permits" is the limit of a semaphore. A hold
--- is "offered" until its waiter confirms it, and waiters that have not asked since "doubt" are passed over.
+-- is "offered" until its waiter confirms it. "lapsed_offer" is the time of the last one that was not confirmed: waiters
+-- that have not asked since are passed over.
 CREATE TABLE IF NOT EXISTS leaselock_lock (
     name {name} PRIMARY KEY,
     token bigint NOT NULL,
@@ -24,7 +25,7 @@ CREATE TABLE IF NOT EXISTS leaselock_lock (
     step integer NOT NULL DEFAULT 0,
     offered integer NOT NULL DEFAULT 0,
     permits bigint NOT NULL DEFAULT 0,
-    doubt bigint NOT NULL DEFAULT 0
+    lapsed_offer bigint NOT NULL DEFAULT 0
 ){options of updated rows};
 
 -- One row per hold of protocol "lease" that is not exclusive.

@@ -8,7 +8,7 @@ WHERE name = :name AND id = :id AND pending = 0
 
 -- lock
 SELECT token, pending, id, client, lifetime, expires, metadata, since, free_from, step, offered,
-    permits, doubt
+    permits, lapsed_offer
 FROM leaselock_lock WHERE name = :name FOR UPDATE
 
 -- expire waiters
@@ -27,7 +27,7 @@ SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE '
 -- update lock
 UPDATE leaselock_lock SET token = :token, pending = :pending, id = :id, client = :client,
     lifetime = :lifetime, expires = :expires, metadata = :metadata, since = :since,
-    free_from = :free_from, step = :step, offered = :offered, permits = :permits, doubt = :doubt
+    free_from = :free_from, step = :step, offered = :offered, permits = :permits, lapsed_offer = :lapsed_offer
 WHERE name = :name
 
 -- holds

@@ -20,7 +20,7 @@ WHERE name = ? AND id = ?
   AND NOT EXISTS (SELECT 1 FROM watcher WHERE watcher.name = lock.name)
 
 -- lock
-SELECT permits, doubt, id, client, lifetime, token, expires, metadata, since, step, offered, free_from
+SELECT permits, lapsed_offer, id, client, lifetime, token, expires, metadata, since, step, offered, free_from
 FROM lock WHERE name = ?
 
 -- holds
@@ -58,8 +58,8 @@ UPDATE lock SET id = ? WHERE name = ?
 -- set limit
 UPDATE lock SET permits = ? WHERE name = ?
 
--- set doubt
-UPDATE lock SET doubt = ? WHERE name = ?
+-- set lapsed_offer
+UPDATE lock SET lapsed_offer = ? WHERE name = ?
 
 -- queue
 SELECT name, id, client, lease, metadata, since, mode, permits, asked FROM waiter
@@ -137,7 +137,7 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value
 DELETE FROM hold
 
 -- free all
-UPDATE lock SET id = NULL, doubt = 0 WHERE id IS NOT NULL OR doubt <> 0
+UPDATE lock SET id = NULL, lapsed_offer = 0 WHERE id IS NOT NULL OR lapsed_offer <> 0
 
 -- forget waiters
 DELETE FROM waiter

@@ -2,8 +2,8 @@
 
 -- One row per name, with its exclusive hold. A free lock keeps its row, which has its last token. While
 -- there are other holds, "id" is empty. "permits" is the limit of a semaphore. A hold is "offered" until its
--- waiter confirms it. After one that was not confirmed, waiters that have not asked since "doubt" are passed over.
--- The lock stays taken until "free_from", even if its hold ends before.
+-- waiter confirms it. "lapsed_offer" is the time of the last one that was not confirmed: waiters that have not asked
+-- since are passed over. The lock stays taken until "free_from", even if its hold ends before.
 CREATE TABLE IF NOT EXISTS lock (
     name    TEXT PRIMARY KEY,
     token   INTEGER NOT NULL,
@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS lock (
     step    INTEGER NOT NULL DEFAULT 0,
     offered INTEGER NOT NULL DEFAULT 0,
     permits INTEGER NOT NULL DEFAULT 0,
-    doubt   REAL NOT NULL DEFAULT 0
+    lapsed_offer REAL NOT NULL DEFAULT 0
 );
 
 -- One row per hold that is not exclusive.
