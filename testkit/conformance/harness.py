@@ -121,6 +121,9 @@ class Outage:
         self.failed += 1
         raise not_applied("the store is out of reach", "unreachable")
 
+    def begin_acquire(self, claim: Claim, *, wait: bool, until: float) -> None:
+        """Leave all to `acquire`."""
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.backend, name)
 

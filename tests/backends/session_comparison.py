@@ -15,7 +15,7 @@ from tests.backends.session_sides import BRIEF, LONG, Modelled, Real, outcome
 from tests.backends.sessions import ANSWERED
 
 from leaselock._backends.sql.statements import SqlError
-from leaselock._core.backend import BreakLock, Broken, Busy, Grant, HoldRecord, LockState, Release
+from leaselock._core.backend import BreakLock, Broken, Grant, HoldRecord, LockState, Release
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -198,8 +198,7 @@ class SessionComparison:
         held = getattr(answer, "held", None)
         if held is None:
             return answer
-        field = "record" if isinstance(answer, Busy) else "held"
-        return answer._replace(**{field: self.plain(held, tokens)})
+        return answer._replace(held=self.plain(held, tokens))
 
     def forget(self, claim: Claim) -> None:
         """Do nothing: no state is kept of a claim."""

@@ -131,6 +131,23 @@ def test_recalled_waiters_that_live_keep_their_order() -> None:
     assert busy.held.client == second.id
 
 
+def test_new_claims_are_not_granted_before_recalled_waiters_are_back() -> None:
+    """The one that recalls them does not wait, so nothing but the hand-off tells of them."""
+    fixture = Fixture()
+    holder, stopped, second, new, newer = (fixture.client(number) for number in range(1, 6))
+    holder.acquire(1)
+    for client in (stopped, second):
+        assert isinstance(client.acquire(1), Busy)
+    holder.release(1)
+    fixture.wait(CONFIRM_WITHIN_MS + 1)
+    assert isinstance(new.acquire(1, wait=False), Busy)
+    assert fixture.queue() == 0
+    assert isinstance(newer.acquire(1, wait=False), Busy)
+    assert isinstance(second.acquire(1), Busy)
+    fixture.wait(RECALL_MS + 1)
+    token(second.acquire(1))
+
+
 @pytest.mark.parametrize("form", ["hash", "string"])
 def test_first_release_in_each_interval_is_left_to_others(form: str) -> None:
     fixture = Fixture(form)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +32,7 @@ from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import Call, CallUser, Owner, Sleep, Spawn
 from leaselock._core.inspection import Holder, Waiter, waiter_of
 from leaselock._core.queue import NodeBackend
+from leaselock._core.short_operation import ShortOperation
 from leaselock.errors import (
     AcquireTimeout,
     ClientClosed,
@@ -42,7 +44,7 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from leaselock._core.mutex import Mutex
 
@@ -78,6 +80,10 @@ class Store(Model):
             super().ask(machine, request, reply)
 
 
+# What a machine can start.
+Started = Coroutine[Any, Any, Any] | ShortOperation[Any]
+
+
 class Refusing(NodeBackend):
     """A backend whose store can become unreachable."""
 
@@ -85,16 +91,26 @@ class Refusing(NodeBackend):
         super().__init__(CAPABILITIES, "store", "listener")
         self.store = store
 
-    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
-        if Acquire in self.store.refused:
+    def check(self, kind: type) -> None:
+        if kind in self.store.refused:
             raise NotApplied("out of reach")
-        if self.store.pool_exhausted:
+        if self.store.pool_exhausted and kind is Acquire:
             raise PoolExhausted("all connections were busy")
+
+    def begin_acquire(self, claim: Claim, *, wait: bool, until: float) -> Call[Any]:
+        self.check(Acquire)
+        return super().begin_acquire(claim, wait=wait, until=until)
+
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+        self.check(Acquire)
         return await super().acquire(claim, wait=wait, until=until)
 
+    def begin_release(self, claim: Claim, until: float) -> Call[Any]:
+        self.check(Release)
+        return super().begin_release(claim, until)
+
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
-        if Release in self.store.refused:
-            raise NotApplied("out of reach")
+        self.check(Release)
         return await super().release(claim, tombstone=tombstone, until=until)
 
 
@@ -130,14 +146,12 @@ class Fixture:
         service = ClientCore(machine, lambda protocol: backend, label="test", op_timeout=1.0)
         return machine, service
 
-    def begin(self, machine: Machine, operation: Coroutine[Any, Any, Any]) -> Run:
+    def begin(self, machine: Machine, operation: Started) -> Run:
         run = machine.start(operation)
         self.simulator.play(self.simulator.time + 0.5)
         return run
 
-    def do(
-        self, machine: Machine, operation: Coroutine[Any, Any, Any], seconds: float = 5.0
-    ) -> Any:
+    def do(self, machine: Machine, operation: Started, seconds: float = 5.0) -> Any:
         run = machine.start(operation)
         self.simulator.play(self.simulator.time + seconds)
         assert run.ended
@@ -344,7 +358,7 @@ def test_a_nested_acquire_never_suspends() -> None:
     async def whole() -> None:
         outer = await mutex.acquire(None)
         assert outer is not None
-        operation = longer.acquire(None)
+        operation = longer.acquire(None).carry_out()
         with pytest.raises(StopIteration) as done:
             _ = operation.send(None)
         inner = done.value.value
@@ -766,7 +780,7 @@ def test_a_client_that_does_not_wait_has_no_predecessor() -> None:
 def test_closing_waits_for_a_request_that_is_about_to_be_sent() -> None:
     fixture = Fixture()
     machine, service = fixture.client()
-    acquiring = mutex_of(service).acquire(None)
+    acquiring = mutex_of(service).acquire(None).carry_out()
     machine.current = Owner("user")
     spawn: Any = acquiring.send(None)  # the renewer is being started
     assert isinstance(spawn, Spawn)

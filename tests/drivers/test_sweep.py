@@ -28,9 +28,9 @@ from leaselock._drivers.system_env import now
 from leaselock._drivers.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
-    from leaselock._core.effects import Effect, Operation
+    from leaselock._core.effects import Effect
     from leaselock._core.mutex import Mutex
 
 NUMBERS = itertools.count()
@@ -55,9 +55,7 @@ async def with_body(mutex: Mutex) -> None:
 
 # A nested acquire is not among them, because it never suspends (as tests/core checks).
 # The operations, and whether each needs a lease, or a lock that another client holds.
-OPERATIONS: dict[
-    str, tuple[str, Callable[[ClientCore, Mutex, LeaseHandle | None], Operation[Any]]]
-] = {
+OPERATIONS: dict[str, tuple[str, Callable[[ClientCore, Mutex, LeaseHandle | None], Any]]] = {
     "acquire": ("free", lambda service, mutex, handle: mutex.acquire(None)),
     "try": ("free", lambda service, mutex, handle: mutex.try_acquire()),
     "wait": ("taken", lambda service, mutex, handle: mutex.try_acquire(0.02)),
@@ -226,7 +224,7 @@ class Fixture:
             op_timeout=2.0,
         )
 
-    def do(self, machine: Machine, operation: Coroutine[Any, Any, Any]) -> Any:
+    def do(self, machine: Machine, operation: Any) -> Any:
         run = machine.start(operation)
         self.simulator.play(self.simulator.time + 3.0)
         assert run.ended

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaselock._core.backend import Listen
 from leaselock._core.effects import FOREVER, Call, CallUser, Owner, Sleep, Spawn, Wait
+from leaselock._core.short_operation import ShortOperation
 from leaselock._drivers.system_env import was_closed
 from leaselock.errors import LeaselockError, OutcomeUnknown
 
@@ -149,8 +150,10 @@ class Machine:
         """Where it runs."""
         return self.name, 1
 
-    def start(self, operation: Operation[Any], name: str = "user") -> Run:
+    def start(self, operation: Operation[Any] | ShortOperation[Any], name: str = "user") -> Run:
         """Begin *operation* as a holder of its own."""
+        if isinstance(operation, ShortOperation):
+            operation = operation.carry_out()
         run = Run(self, operation, Owner(name), name)
         self.runs[run] = None
         self.simulator.after(0.0, lambda: self.simulator.step(run, 0, None, None))
@@ -308,6 +311,8 @@ class Simulator:
     def _call_user(self, run: Run, effect: CallUser, resume: Callable[..., None]) -> None:
         """Call a function; if it makes an operation, its end is the answer."""
         answer = effect.callback(effect.argument)
+        if isinstance(answer, ShortOperation):
+            answer = answer.carry_out()
         if not isinstance(answer, Coroutine):
             self.after(0.0, lambda: resume(answer))
             return

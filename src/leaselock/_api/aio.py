@@ -516,9 +516,7 @@ class AsyncLock:
         >>> lease = await client.lock("order:5").acquire(timeout=2.5)
         >>> async with lease: ...
         """
-        return AsyncLease(
-            self._client, await self._driver.run(self._mutex.acquire(timeout, **unknown))
-        )
+        return await self._driver.run(self._mutex.acquire(timeout, **unknown), self._lease)
 
     async def try_acquire(
         self, *, timeout: float | None = 0.0, **unknown: Never
@@ -581,7 +579,7 @@ class AsyncLock:
     # asyncio: no coroutine functions, whose caller would be another frame than that of the body.
 
     def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
-        return self._entered(self._driver.run(self._mutex.enter(sys._getframe(1))))
+        return self._driver.run(self._mutex.enter(sys._getframe(1)), self._lease)
 
     def __aexit__(
         self,
@@ -590,9 +588,6 @@ class AsyncLock:
         traceback: TracebackType | None,
     ) -> Coroutine[Any, Any, None]:
         return self._driver.run(self._mutex.leave(exception, sys._getframe(1)))
-
-    async def _entered(self, handle: Awaitable[LeaseHandle]) -> AsyncLease:
-        return AsyncLease(self._client, await handle)
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""
@@ -830,9 +825,7 @@ class AsyncSemaphore(AsyncLock):
         Raises ValueError for more permits than there are, LimitMismatch if the semaphore in the
         store has another number of them. Otherwise as `AsyncLock.acquire`.
         """
-        return AsyncLease(
-            self._client, await self._driver.run(self._mutex.acquire(timeout, permits, **unknown))
-        )
+        return await self._driver.run(self._mutex.acquire(timeout, permits, **unknown), self._lease)
 
     async def try_acquire(
         self, permits: int = 1, *, timeout: float | None = 0.0, **unknown: Never

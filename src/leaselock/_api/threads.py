@@ -518,7 +518,7 @@ class Lock:
         >>> lease = client.lock("order:5").acquire(timeout=2.5)
         >>> with lease: ...
         """
-        return Lease(self._client, self._driver.run(self._mutex.acquire(timeout, **unknown)))
+        return self._driver.run(self._mutex.acquire(timeout, **unknown), self._lease)
 
     def try_acquire(self, *, timeout: float | None = 0.0, **unknown: Never) -> Lease | None:
         """Acquire the lock and return a lease, or None if another owner holds it.
@@ -577,7 +577,7 @@ class Lock:
         return Changes(self._client, self._mutex.watch())
 
     def __enter__(self) -> Lease:
-        return self._entered(self._driver.run(self._mutex.enter(sys._getframe(1))))
+        return self._driver.run(self._mutex.enter(sys._getframe(1)), self._lease)
 
     def __exit__(
         self,
@@ -586,9 +586,6 @@ class Lock:
         traceback: TracebackType | None,
     ) -> None:
         return self._driver.run(self._mutex.leave(exception, sys._getframe(1)))
-
-    def _entered(self, handle: LeaseHandle) -> Lease:
-        return Lease(self._client, handle)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""
@@ -822,9 +819,7 @@ class Semaphore(Lock):
         Raises ValueError for more permits than there are, LimitMismatch if the semaphore in the
         store has another number of them. Otherwise as `Lock.acquire`.
         """
-        return Lease(
-            self._client, self._driver.run(self._mutex.acquire(timeout, permits, **unknown))
-        )
+        return self._driver.run(self._mutex.acquire(timeout, permits, **unknown), self._lease)
 
     def try_acquire(
         self, permits: int = 1, *, timeout: float | None = 0.0, **unknown: Never

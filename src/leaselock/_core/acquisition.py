@@ -1,20 +1,23 @@
 """One claim on its way to a grant.
 
-Invariant 1: a claim exists before the first request is sent, and `obtain` either returns a hold or
-releases the claim, immediately or through the pending releases.
+Invariant 1: a claim exists before the first request is sent, and an acquisition either begins a
+hold or releases the claim, immediately or through the pending releases.
 Invariant 2: a grant is valid from the moment its request was sent (hazard B2).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import weakref
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from leaselock._core import shared_thread, timing, validity
 from leaselock._core.backend import Busy, Grant, PoolExhausted
 from leaselock._core.effects import FOREVER, Wait
-from leaselock._core.events import LONG_WAIT, Event
+from leaselock._core.events import LONG_WAIT, Event, ask_note
 from leaselock._core.hold import Hold
 from leaselock._core.inspection import holder_of, waiter_of
+from leaselock._core.lease_handle import LeaseHandle
+from leaselock._core.short_operation import UNFINISHED, ShortOperation
 from leaselock._core.timing import Retry
 from leaselock.errors import (
     AcquireCancelled,
@@ -29,11 +32,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leaselock._core.backend import Claim, ErrorReason, HoldRecord, Mode
-    from leaselock._core.effects import Owner, OwnerThread
+    from leaselock._core.effects import Call, Owner, OwnerThread
     from leaselock._core.events import EventKind
-    from leaselock._core.hold_registry import HoldRegistry
+    from leaselock._core.hold_registry import HoldRegistry, InFlight
     from leaselock._core.renewer import Renewer
+    from leaselock._core.short_operation import Unfinished
     from leaselock._core.timing import OnOutage
+    from leaselock.errors import AcquireTimeout
+
+T = TypeVar("T")
+# What an acquisition does that is not granted in time.
+IfBusy = Literal["raise", "none", "reply"]
 
 # Why a request failed, where the store may be able to answer a later one.
 OUTAGE: tuple[ErrorReason, ...] = ("unreachable", "refused")
@@ -71,9 +80,61 @@ class LockOptions(NamedTuple):
     """For how long a request is repeated at least while the store is out of reach."""
 
 
-class Acquisition(Retry):
-    """One claim on its way to a grant, and what is known about it between its requests."""
+class LockObject(Protocol):
+    """What an acquisition needs of the lock object (`Mutex`)."""
 
+    registry: HoldRegistry
+    renewer: Renewer
+    name: str
+    options: LockOptions
+    leases: dict[LeaseHandle, None]
+    """The leases that were acquired through it."""
+    waiting: set[Any]
+    """What its `cancel` ends."""
+    itself: Owner | None
+    """The owner, where that is the lock object."""
+    reference: weakref.ref[Any]
+    """A reference to it."""
+    drop_leases: Any
+    """Called when the thread or task that has acquired a lease has ended."""
+
+    def claim(self, owner: Owner, permits: int = 1, note: str = "") -> Claim:
+        """A new claim of *owner*."""
+        ...
+
+    def nest(self, hold: Hold) -> bool:
+        """Acquire again what this owner holds; False if that takes a request."""
+        ...
+
+    async def extend_and_nest(self, hold: Hold, deadline: float) -> Busy | None:
+        """The same for a stronger mode, or a longer lease."""
+        ...
+
+    def take_cached(self, owner: Owner) -> Hold | None:
+        """Take the lease that this client has kept, in one step and without a request."""
+        ...
+
+    def timed_out(self, busy: Busy, limit: float | None) -> AcquireTimeout:
+        """The error for a claim that was not granted in time."""
+        ...
+
+
+class Acquisition(Retry, ShortOperation[T]):
+    """One claim on its way to a grant, and what is known about it between its requests.
+
+    Its result is a lease. If the lock is not granted in time, *if_busy* says what happens: "raise"
+    raises AcquireTimeout, "none" returns None, "reply" returns the reply of the store.
+    """
+
+    call: Call[Any] | None = None
+    """The request of `begin`, until its reply."""
+    reply: Grant | Busy | None = None
+    """What `finish` leaves to `complete`."""
+    in_flight: InFlight | None = None
+    """Where the claim counts as an operation in flight."""
+    hold: Hold | None = None
+    """The hold that has begun."""
+    handle: LeaseHandle | None = None
     began = 0.0
     """When the first try of the present request was sent."""
     placed = False
@@ -98,37 +159,196 @@ class Acquisition(Retry):
     """The thread that the wait blocks, if it has other owners."""
     beside: Sequence[Hold] = ()
     """Holds that cannot be released while this thread waits, and do not exclude the claim."""
+    is_body = False
+    """The lease is that of a body of `with`, which is interrupted when the lease is lost."""
+    body_key: object = None
+    """Which one (`Mutex.enter`)."""
+    claim: Claim
+    owner: Owner
+    """The thread or task that acquires the lock."""
+    deadline: float
+    wait: bool
 
     def __init__(
-        self, registry: HoldRegistry, options: LockOptions, claim: Claim, deadline: float
+        self, mutex: LockObject, limit: float | None, permits: int, if_busy: IfBusy
     ) -> None:
+        self.mutex = mutex
+        self.registry = registry = mutex.registry
         self.env = registry.env
         self.op_timeout = registry.op_timeout
-        self.registry = registry
-        self.backend = registry.backend
-        self.options = options
-        self.claim = claim
-        self.deadline = deadline
-        self.wait = deadline == FOREVER or deadline > self.env.now()
+        self.options = mutex.options
+        self.limit = limit
+        self.permits = permits
+        self.if_busy = if_busy
 
-    async def obtain(self, renewer: Renewer, owner: Owner) -> Hold | Busy:
-        """Acquire the lock until the deadline: the hold, or why there is none."""
-        registry, in_flight, options = self.registry, self.registry.in_flight, self.options
-        # In the step that made the claim: a client that is closed now waits for the end of this.
-        in_flight.active += 1
+    # --- a lock that is free --------------------------------------------------------------------
+
+    def begin(self) -> Call[Any] | T | Unfinished:
+        """Begin a lease on what this owner or client has; otherwise make the first request, unless
+        something else comes before it.
+        """
+        registry, owner = self.registry, self._start()
+        hold = self._outer() if owner.holds else None
+        if hold is not None:
+            return self._lease(hold) if self.mutex.nest(hold) else UNFINISHED
+        if self.options.cached:
+            hold = self.mutex.take_cached(owner)
+            return UNFINISHED if hold is None else self._lease(self._acquired(hold))
+        if (
+            registry.listeners.all
+            or registry.note is not None
+            or not registry.renewing.running
+            or shared_thread.blocked_by(self.env, owner) is not None
+        ):
+            return UNFINISHED
+        self.claim = claim = self.mutex.claim(owner, self.permits)
+        self._enter()
+        now, op_timeout = self.began, self.op_timeout
+        self.sent_at = self.first_asked = now
+        until = timing.try_until(now, timing.answer_by(now, self.deadline, op_timeout), op_timeout)
+        call = self.call = self.backend.begin_acquire(claim, wait=self.wait, until=until)
+        self.placed = call is not None
+        return call or UNFINISHED
+
+    def finish(self, reply: Any) -> T | Unfinished:
+        """Begin the hold, if the lock was free."""
+        call, self.call = self.call, None
+        assert call is not None
+        grant = self.reply = self.backend.finish_acquire(self.claim, call, reply, wait=self.wait)
+        if not isinstance(grant, Grant) or self.registry.listeners.all:
+            return UNFINISHED
+        valid_until = self._valid_until(grant)
+        if self.env.now() >= valid_until:
+            return UNFINISHED
+        handle: T = self._lease(self._begin_hold(grant, valid_until))
+        self._leave()
+        return handle
+
+    def _start(self) -> Owner:
+        """Begin to count the time; return the thread or task that acquires the lock."""
+        self.backend = self.registry.backend
+        self.began = now = self.env.now()
+        self.deadline = FOREVER if self.limit is None else now + self.limit
+        self.wait = self.deadline > now
+        self.owner = owner = self.env.owner()
+        return owner
+
+    def _outer(self) -> Hold | None:
+        """The hold of this owner, in which the new lease is nested."""
+        if self.mutex.itself is not None or self.options.mode == "permits":
+            return None
+        return self.registry.of(self.owner, self.mutex.name)
+
+    def _enter(self) -> None:
+        """From now on `cancel` ends it, and a client that is closed waits for its end."""
+        self.in_flight = self.registry.in_flight
+        self.in_flight.active += 1
+        self.mutex.waiting.add(self)
+
+    def _leave(self) -> None:
+        in_flight, self.in_flight = self.in_flight, None
+        self.backend.forget(self.claim)
+        self.mutex.waiting.discard(self)
+        if in_flight is not None:
+            in_flight.exit()
+
+    def _begin_hold(self, grant: Grant, valid_until: float) -> Hold:
+        options = self.options
+        hold = self.hold = self.registry.add(
+            self.claim,
+            grant.token,
+            valid_until,
+            sent_at=self.sent_at,
+            lasts=grant.lasts,
+            renew=options.renew,
+            max_hold=options.max_hold,
+            owner=self.mutex.itself or self.owner,
+        )
+        hold.uncertain = self.uncertain
+        hold.slots = grant.slots
+        return self._acquired(hold)
+
+    def _acquired(self, hold: Hold) -> Hold:
+        """Note who has acquired the hold, and where."""
+        owner, env = self.owner, self.env
+        hold.acquirer, hold.thread = owner.reference, owner.thread
+        if env.records_call_sites():
+            hold.call_site = env.call_site()
+        return hold
+
+    def _lease(self, hold: Hold) -> Any:
+        """Begin a lease on the hold: the result."""
+        mutex, options = self.mutex, self.options
+        # The lease knows its lock object weakly: a cycle would keep alive what its owner dropped.
+        handle = self.handle = LeaseHandle(self.registry, hold, mutex.reference)
+        if options.renew and (hold.prolonged or not hold.renew):
+            handle.prolong()
+        handle.owner = weakref.ref(mutex.itself or self.owner, mutex.drop_leases)
+        mutex.leases[handle] = None
+        if self.is_body:
+            handle.in_body, handle.body_key = True, self.body_key
+            handle.add_interrupter()
+        return handle
+
+    # --- whatever it takes ----------------------------------------------------------------------
+
+    async def complete(self, error: BaseException | None) -> T:
+        """Acquire the lock until the deadline."""
+        if error is not None and self.hold is not None and self.in_flight is None:
+            self._enter()  # the caller never saw the lease, which is released again
+        if self.in_flight is not None:
+            found = await self._obtain(error)
+        elif error is not None:
+            raise error
+        else:
+            found = await self._acquire()
+        result: Any = None
+        if isinstance(found, Hold):
+            result = self._lease(found)
+        elif self.if_busy == "raise":
+            raise self.mutex.timed_out(found, self.limit)
+        elif self.if_busy == "reply":
+            result = found
+        return result  # type: ignore[no-any-return]
+
+    async def _acquire(self) -> Hold | Busy:
+        mutex, registry, owner = self.mutex, self.registry, self._start()
+        if (hold := self._outer()) is not None:
+            busy = None if mutex.nest(hold) else await mutex.extend_and_nest(hold, self.deadline)
+            return busy or hold
+        if self.options.cached and (hold := mutex.take_cached(owner)) is not None:
+            return self._acquired(hold)
+        note = "" if registry.note is None else await ask_note(registry.note)
+        self.claim = mutex.claim(owner, self.permits, note)
+        thread = shared_thread.blocked_by(self.env, owner)
+        if thread is not None and self.wait:
+            self.beside = shared_thread.check(registry, owner, self.claim)
+            self.blocked = thread
+        self._enter()
+        return await self._obtain(None)
+
+    async def _obtain(self, failure: BaseException | None) -> Hold | Busy:
+        """Acquire the lock until the deadline: the hold, or why there is none. What `begin` has
+        sent was answered with `reply`, or has ended in a *failure*.
+        """
+        registry, reply = self.registry, self.reply
         try:
-            if registry.listeners.all:
-                await self._report("acquiring")
-            if not registry.renewing.running:
-                await renewer.start()
-                self._check_open()
-            until = self._next_request()
+            if failure is not None:
+                failure = self._undone(failure)
+            if failure is None and reply is None:
+                until = await self._first_request()
+            else:
+                self._set_limit(self.began)
             while True:
-                self.placed = True
+                self.placed, self.reply = True, None
                 try:
-                    reply = await self.backend.acquire(self.claim, wait=self.wait, until=until)
-                except StoreError as error:
-                    self.failed(error)
+                    if failure is not None:
+                        raise failure
+                    if reply is None:
+                        reply = await self.backend.acquire(self.claim, wait=self.wait, until=until)
+                except StoreError as refusal:
+                    failure = None
+                    self.failed(refusal)
                     await self.pause()
                     until = self.try_until()
                     continue
@@ -138,7 +358,7 @@ class Acquisition(Retry):
                     if self.env.now() < valid_until:
                         if self.queued or registry.listeners.all:
                             await self._report("granted", token=reply.token)
-                        return self._hold(reply, valid_until, owner)
+                        return self._begin_hold(reply, valid_until)
                     self._check_late()
                 elif self.env.now() >= self.deadline:
                     await self._withdraw()
@@ -151,36 +371,45 @@ class Acquisition(Retry):
                         await self._check_busy(reply)
                     self.queued = True
                     wakes_at = self._ask_again_at(reply)
-                    del reply  # its record of the holder: thousands of tasks may wait
+                    reply = None  # its record of the holder: thousands of tasks may wait
                     if not (self.cancelled or registry.closed):
                         await self.backend.await_wakeup(self.claim, wakes_at)
                     if self.cancelled or registry.closed or self.env.now() >= self.next_search:
                         await self._check_wait()
-                until = self._next_request()
+                reply, until = None, self._next_request()
         except BaseException as error:
             # Cancelled, interrupted, dropped or refused: the claim must not stay behind.
-            if self.outage and options.on_outage == "unlocked" and isinstance(error, StoreError):
+            policy = self.options.on_outage
+            if self.outage and policy == "unlocked" and isinstance(error, StoreError):
                 return await self._go_on_unlocked(error)
             error = await self._end_after(error)
             raise error
         finally:
-            self.backend.forget(self.claim)
-            in_flight.exit()
+            self._leave()
 
-    def _hold(self, grant: Grant, valid_until: float, owner: Owner) -> Hold:
-        hold = self.registry.add(
-            self.claim,
-            grant.token,
-            valid_until,
-            sent_at=self.sent_at,
-            lasts=grant.lasts,
-            renew=self.options.renew,
-            max_hold=self.options.max_hold,
-            owner=owner,
-        )
-        hold.uncertain = self.uncertain
-        hold.slots = grant.slots
-        return hold
+    async def _first_request(self) -> float:
+        """Begin the first request; return until when it may take."""
+        registry = self.registry
+        if registry.listeners.all:
+            await self._report("acquiring")
+        if not registry.renewing.running:
+            await self.mutex.renewer.start()
+            self._check_open()
+        return self._next_request()
+
+    def _undone(self, error: BaseException) -> BaseException:
+        """Undo what was begun before the *error*; return the one to raise."""
+        call, self.call = self.call, None
+        if call is not None:
+            error = self.backend.call_failed(self.claim, call, error)
+        if self.hold is not None:
+            # The claim is released as one that was not granted yet.
+            self.registry.remove(self.hold)
+            self.hold.transition("release")
+        if self.handle is not None:
+            self.handle.released = True
+            self.mutex.leases.pop(self.handle, None)
+        return error
 
     def _ask_again_at(self, busy: Busy) -> float:
         """Until when to wait: for another request, or for a search for a deadlock."""
@@ -382,7 +611,7 @@ class Acquisition(Retry):
         if self.placed:
             self.registry.release_later(self.claim.unused())
         await self._report("unlocked", reason=str(error.concerning(self.claim.name)))
-        return Hold.unlocked(self.claim)
+        return self._acquired(Hold.unlocked(self.claim))
 
     async def _withdraw_after(self, error: BaseException) -> None:
         """Leave the queue. A store that did not answer until the deadline is not waited for any

@@ -14,7 +14,7 @@ import abc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from leaselock._core.effects import FOREVER, Request, Signal, Wait
+from leaselock._core.effects import FOREVER, Call, Request, Signal, Wait
 from leaselock._core.marks import slots_of
 from leaselock.errors import NotApplied
 
@@ -194,10 +194,8 @@ class Grant(NamedTuple):
 class Busy(NamedTuple):
     """The claim does not hold the lock."""
 
-    record: HoldRecord | Callable[[], HoldRecord | None] | None
-    """The hold that is in the way, if the store knows it; or what makes its record: most waiters
-    never look at it, and to make one may cost 3.5 µs for each refusal.
-    """
+    held: HoldRecord | None
+    """The hold that is in the way, if the store knows it."""
     retry_after: float
     """After how many seconds to ask again, if no notification arrives before."""
     notified: tuple[str, ...]
@@ -206,11 +204,6 @@ class Busy(NamedTuple):
     """How many claims wait for the lock, this one included; None if the store does not say."""
     holds: int = 1
     """How many holds the lock has."""
-
-    @property
-    def held(self) -> HoldRecord | None:
-        """The hold that is in the way, if the store knows it."""
-        return self.record() if callable(self.record) else self.record
 
 
 class Mismatch(NamedTuple):
@@ -559,6 +552,33 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def acquire(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try. LimitMismatch if the claim cannot wait."""
+
+    # A store that can acquire or release with one request may make it in these plain functions,
+    # which cost less than a coroutine. The reply to that request goes to `finish_…`; its error, or
+    # that of the function itself, goes to `call_failed`. What follows is a call of `acquire` or
+    # `release`, which must do.
+
+    def begin_acquire(self, claim: Claim, *, wait: bool, until: float) -> Call[Any] | None:
+        """The request that grants *claim* if the lock is free; None: `acquire` does all."""
+        return None
+
+    def finish_acquire(
+        self, claim: Claim, call: Call[Any], reply: Any, *, wait: bool
+    ) -> Grant | Busy | None:
+        """What that request has replied; None: ask again, by `acquire`."""
+        raise NotImplementedError
+
+    def begin_release(self, claim: Claim, until: float) -> Call[Any] | None:
+        """The request that releases *claim*; None: `release` does all."""
+        return None
+
+    def finish_release(self, claim: Claim, call: Call[Any], reply: Any) -> bool | None:
+        """Whether the claim held; None: ask again, by `release`."""
+        raise NotImplementedError
+
+    def call_failed(self, claim: Claim, call: Call[Any], error: BaseException) -> BaseException:
+        """The request has ended in an *error*, or its task was cancelled; the error to raise."""
+        return error
 
     @abc.abstractmethod
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:

@@ -45,9 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
+    from leaselock._core.acquisition import Acquisition
     from leaselock._core.backend import Backend, Mode
     from leaselock._core.deadlocks import Deadlock
-    from leaselock._core.effects import Env, Operation
+    from leaselock._core.effects import Env
     from leaselock._core.election import Candidacy, Term
     from leaselock._core.local_handoff import LocalHandoff
 
@@ -199,7 +200,7 @@ class ClientCore:
 
     def once(
         self, name: object, every: object, align: object, times: object = 1, **options: Any
-    ) -> Operation[LeaseHandle | None]:
+    ) -> Acquisition[LeaseHandle | None]:
         """Acquire the lock without waiting, and keep it taken for a period; None if it is taken.
         With several *times*, it takes one permit of that number.
         """
@@ -430,7 +431,7 @@ class ClientCore:
         if reference and (known := reference()) and known.is_valid(self.env.now()):
             known.modes.append(mode)
             return LeaseHandle(registry, known)
-        claim = registry.claim(text, remaining, None, self.env.owner())
+        claim = registry.claim(text, remaining)
         claim = claim._replace(id=held.id, mode=mode, permits=held.permits)
         if registry.backend.capabilities.min_hold:
             # The store knows whether the lock stays taken after a release.

@@ -57,7 +57,7 @@ class Contention:
         """Begin to follow the queue, unless the hold has ended."""
         if self._goes_on():
             registry = self.registry
-            claim = registry.claim(self.name, 0.0, None, registry.env.owner())
+            claim = registry.claim(self.name, 0.0)
             # A store may notify it of waiters, too, and not only of holds.
             self.claim = claim = claim._replace(cached=True)
             await self.process.start(partial(self.follow, claim), "contention")

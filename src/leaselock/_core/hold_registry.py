@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._core import validity
 from leaselock._core.backend import Backend, Claim, Inspect, Walk
@@ -27,7 +27,7 @@ from leaselock.errors import ClientClosed, StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from leaselock._core.backend import LockState, Mode
+    from leaselock._core.backend import LockState
     from leaselock._core.hold import Callback, QueueObserver
 
 T = TypeVar("T")
@@ -46,6 +46,14 @@ def _key(claim: Claim) -> tuple[str, ...]:
     if claim.mode == "permits":
         return claim.client, claim.name, claim.id
     return claim.client, claim.name
+
+
+class HoldReference(weakref.ref["Hold"]):
+    """Refers to a hold, and knows whose it is when that was dropped."""
+
+    __slots__ = ("claim", "owner")
+    claim: Claim
+    owner: Callable[[], Owner | None]
 
 
 class InFlight:
@@ -92,10 +100,10 @@ class HoldRegistry:
         # Whether the store was asked for anything else than a lock.
         self.used_store = False
         self.in_flight = InFlight()
-        self.holds: dict[str, weakref.ref[Hold]] = {}
-        # The claims and owners of holds that were dropped, and not released. Any thread may append
-        # one, at any moment; the next hold that begins removes their entries from the tables.
-        self.dropped: list[tuple[Claim, Callable[[], Owner | None]]] = []
+        self.holds: dict[str, HoldReference] = {}
+        # Of holds that were dropped, and not released. Any thread may append one, at any moment;
+        # the next hold that begins removes their entries from the tables.
+        self.dropped: list[Any] = []
         self.pending_releases = PendingReleases(self.env, self.op_timeout)
         # Callbacks of lost holds, which the renewer has yet to call.
         self.due_callbacks: list[Callback] = []
@@ -132,26 +140,23 @@ class HoldRegistry:
 
     # --- claims -----------------------------------------------------------------------------------
 
-    def claim(
-        self,
-        name: str,
-        lease: float,
-        label: str | None,
-        owner: Owner,
-        tokens: int = 1,
-        cached: bool = False,
-        mode: Mode = "exclusive",
-        permits: int = 1,
-        limit: int = 0,
-        note: str = "",
-        owned_by_lock: bool = False,
-    ) -> Claim:
-        """A new claim, with an id that was never used."""
+    def claim(self, name: str, lease: float) -> Claim:
+        """A new claim of the calling thread or task, which does not acquire the lock."""
+        metadata = self.metadata(self.env.owner(), None)
+        return Claim(name, self.new_id(name), self.client, lease, metadata, self.env.wall())
+
+    def new_id(self, name: str) -> str:
+        """The id of a claim to *name*, which was never used."""
         if self.closed:
             raise ClientClosed(f"the client was closed; {name!r} cannot be locked with it any more")
-        env, client = self.env, self.client
         self.serial += 1
-        label = label or self.label
+        return f"{self.client}:{self.serial}"
+
+    def metadata(
+        self, owner: Owner, label: str | None, note: str = "", *, owned_by_lock: bool = False
+    ) -> str:
+        """What is stored with a claim of *owner*, to be shown."""
+        env, label = self.env, label or self.label
         if self.label_from_caller:
             caller = env.caller()
             label = shortened(f"{label}, {caller}" if label else caller)
@@ -168,20 +173,7 @@ class HoldRegistry:
             identity = "" if owned_by_lock else owner.identity
             metadata = metadata_of(host, pid, owner.title, label, identity, note, process, holds)
             owner.metadata = key, "" if note or owned_by_lock or holds else metadata
-        claim_id = f"{client}:{self.serial}"
-        return Claim(
-            name,
-            claim_id,
-            client,
-            lease,
-            metadata,
-            env.wall(),
-            tokens,
-            cached,
-            mode,
-            permits,
-            limit=limit,
-        )
+        return metadata
 
     def with_new_id(self, claim: Claim) -> Claim:
         """The same claim with an id that was never used."""
@@ -251,15 +243,16 @@ class HoldRegistry:
             # A provisional hold is prolonged to the end of its fixed lease.
             begin = self.env.now() if hold.provisional else sent_at
             hold.max_valid_until = validity.lease_end(self.backend.capabilities, begin, longest)
-        self._remove_dropped()
-        dropped, entry = self.dropped, (claim, hold.owner if owner is None else owner.reference)
-        reference = weakref.ref(hold, lambda _: dropped.append(entry))
-        self.holds[claim.id] = reference
+        if self.dropped:
+            self._remove_dropped()
+        reference = self.holds[claim.id] = HoldReference(hold, self.dropped.append)
+        reference.claim = claim
         if owner is None:
             hold.owned = False
         else:
             hold.owner = owner.reference
             owner.holds[_key(claim)] = reference
+        reference.owner = hold.owner
         self.schedule(hold, sent_at, lasts)
         return hold
 
@@ -298,8 +291,8 @@ class HoldRegistry:
     def _remove_dropped(self) -> None:
         """Remove the entries of the holds that were dropped, and not released."""
         while self.dropped:
-            claim, owner = self.dropped.pop()
-            self._remove_entries(claim, owner(), None)
+            reference: HoldReference = self.dropped.pop()
+            self._remove_entries(reference.claim, reference.owner(), None)
 
     def _remove_entries(self, claim: Claim, owner: Owner | None, hold: Hold | None) -> None:
         known = self.holds.get(claim.id)

@@ -19,6 +19,7 @@ from leaselock._core.hold import (
     calls,
     no_owner,
 )
+from leaselock._core.short_operation import UNFINISHED, ShortOperation
 from leaselock._core.timing import Retry
 from leaselock._core.validation import (
     LONGEST_LEASE,
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._core.backend import Lifetime, Mode
-    from leaselock._core.effects import BodyInterrupter, Owner
+    from leaselock._core.effects import BodyInterrupter, Call, Owner
     from leaselock._core.hold import QueueObserver
-    from leaselock._core.hold_registry import HoldRegistry
+    from leaselock._core.hold_registry import HoldRegistry, InFlight
+    from leaselock._core.short_operation import Unfinished
 
 
 # Seconds before the end of a lease, for `on_danger`.
@@ -181,76 +183,17 @@ class LeaseHandle:
     ) -> bool:
         """Stop interrupting the body; return whether *exception* was our own interruption."""
         self.interrupter = None
-        self.hold.interrupters = tuple(
-            [other for other in self.hold.interrupters if other is not interrupter]
-        )
+        others = [other for other in self.hold.interrupters if other is not interrupter]
+        self.hold.interrupters = tuple(others) if others else ()
         return interrupter.finish(exception)
 
-    async def release(self) -> None:
+    def release(self) -> Release:
         """Release this acquisition. The last one frees the lock.
 
         LeaseLost if the store has not confirmed that the lock was held until now, whatever the
         reason: its cause is the error of the store, if there was one.
         """
-        hold, registry = self.hold, self.registry
-        now = registry.env.now()
-        ended = self._end()
-        if hold.is_unlocked:
-            return
-        if not ended:
-            self.failed = not hold.is_valid(now)
-            hold.check(now, registry.store)
-            if (mode := self._weaker_mode()) is not None:
-                await conversion.weaken(registry, hold, mode)
-            return
-        valid = hold.is_valid(now)
-        registry.remove(hold)
-        if valid:
-            hold.transition("release")
-        if registry.closed or hold.claim.client != registry.client:
-            hold.lose("its client was closed")
-        else:
-            in_flight = registry.in_flight
-            in_flight.active += 1
-            op_timeout, retry = registry.op_timeout, None
-            until = timing.try_until(now, now + op_timeout, op_timeout)
-            try:
-                while True:
-                    try:
-                        confirmed = await registry.backend.release(
-                            hold.claim, tombstone=hold.uncertain, until=until
-                        )
-                        break
-                    except StoreError as error:
-                        retry = retry or Retry(registry.env, op_timeout, now + op_timeout)
-                        retry.failed(error)
-                    await retry.pause()
-                    until = retry.try_until()
-            except StoreError as error:
-                registry.release_later(hold.claim)
-                valid = registry.env.now() < hold.valid_until
-                hold.lose(UNCONFIRMED if valid else RAN_OUT)
-                raise self._lost() from error
-            except BaseException:
-                registry.release_later(hold.claim)
-                raise
-            finally:
-                in_flight.exit()
-            # If a repeated release finds nothing, an earlier one was applied.
-            if not confirmed and retry is None:
-                hold.lose(NOT_OURS)
-            else:
-                hold.transition("done")
-                if registry.listeners.all:
-                    await self._report_release()
-        if hold.state is not State.FREE:
-            hold.lose(RAN_OUT)
-            raise self._lost()
-
-    async def _report_release(self) -> None:
-        registry, hold, now = self.registry, self.hold, self.registry.env.now()
-        event = hold_event("released", hold, now, now - hold.began)
-        await registry.listeners.report(event, rare=False)
+        return Release(self)
 
     def drop(self) -> None:
         """Release this acquisition where nothing can be awaited: through the renewer."""
@@ -273,15 +216,15 @@ class LeaseHandle:
         mode is left to the renewer.
         """
         hold, registry = self.hold, self.registry
-        if self._end() and not hold.is_unlocked:
+        if self.end() and not hold.is_unlocked:
             registry.remove(hold)
             hold.transition("release")
             return True
-        if hold.state is State.HELD and (mode := self._weaker_mode()) is not None:
+        if hold.state is State.HELD and (mode := self.weaker_mode()) is not None:
             conversion.convert_later(registry, hold, mode)
         return False
 
-    def _end(self) -> bool:
+    def end(self) -> bool:
         """Mark this handle as released; return whether it was the last one of its hold."""
         name = self.hold.claim.name
         if self.released:
@@ -302,7 +245,7 @@ class LeaseHandle:
         if lock is not None and not self.in_body:
             lock.leases.pop(self, None)
 
-    def _weaker_mode(self) -> Mode | None:
+    def weaker_mode(self) -> Mode | None:
         """The mode to convert the hold to, now that this lease has ended. None if it stays as it
         is: the tokens that a grant has reserved are for writers, and with `min_hold` no other
         client may have the lock for a while.
@@ -311,7 +254,8 @@ class LeaseHandle:
         keeps = left == claim.mode or claim.tokens > 1 or claim.min_hold > 0
         return None if keeps else left
 
-    def _lost(self) -> LeaseLost:
+    def lost_error(self) -> LeaseLost:
+        """The error of a lease that was lost; the loss is reported."""
         self.failed = self.released
         self.registry.notify_lost(self.hold)
         return self.hold.lost(self.registry.store)
@@ -379,7 +323,7 @@ class LeaseHandle:
         reply = await registry.backend.set_lifetime(hold.claim, lifetime, until)
         if not reply.held:
             hold.lose(TAKEN)
-            raise self._lost()
+            raise self.lost_error()
         return reply.descriptors
 
     def on_lost(
@@ -448,6 +392,138 @@ class LeaseHandle:
         hold.danger_callbacks = [*hold.danger_callbacks, (margin, known)]
         if hold.danger_at() < registry.planned:
             registry.wake_renewer(hold.danger_at())
+
+
+class Release(ShortOperation[None]):
+    """The end of one lease."""
+
+    call: Call[Any] | None = None
+    """The request of `begin`, until its reply."""
+    ended = False
+    """The lease has ended; the rest concerns its hold."""
+    last = False
+    """It was the last lease of the hold."""
+    in_flight: InFlight | None = None
+    """Where it counts as an operation in flight, while the store is asked."""
+    confirmed: bool | None = None
+    """Whether the store still had the hold; None while that is not known."""
+    handle: LeaseHandle
+    began: float
+    until: float
+
+    def __init__(self, handle: LeaseHandle) -> None:
+        self.handle = handle
+
+    def begin(self) -> Call[Any] | Unfinished | None:
+        """End the lease. If it was the last one of a valid hold, make the request."""
+        handle = self.handle
+        hold, registry = handle.hold, handle.registry
+        self.began = now = registry.env.now()
+        self.last, self.ended = handle.end(), True
+        if hold.is_unlocked:
+            return None
+        valid = hold.is_valid(now)
+        if not self.last:
+            keeps = valid and handle.weaker_mode() is None
+            return None if keeps else UNFINISHED
+        registry.remove(hold)
+        if valid:
+            hold.transition("release")
+        if registry.closed or hold.claim.client != registry.client:
+            hold.lose("its client was closed")
+            return UNFINISHED
+        self.in_flight = in_flight = registry.in_flight
+        in_flight.active += 1
+        self.until = timing.try_until(now, now + registry.op_timeout, registry.op_timeout)
+        if hold.uncertain:
+            return UNFINISHED
+        self.call = registry.backend.begin_release(hold.claim, self.until)
+        return self.call or UNFINISHED
+
+    def finish(self, reply: Any) -> Unfinished | None:
+        """End the hold, unless the store does not have it any more."""
+        registry, hold = self.handle.registry, self.handle.hold
+        call, self.call = self.call, None
+        assert call is not None
+        self.confirmed = registry.backend.finish_release(hold.claim, call, reply)
+        if not self.confirmed or registry.listeners.all or not hold.transition("done"):
+            return UNFINISHED
+        self._leave()
+        return None
+
+    def _leave(self) -> None:
+        in_flight, self.in_flight = self.in_flight, None
+        if in_flight is not None:
+            in_flight.exit()
+
+    async def complete(self, error: BaseException | None) -> None:
+        """Release the hold whatever it takes."""
+        if error is not None and not self.ended:
+            raise error
+        handle = self.handle
+        hold, registry = handle.hold, handle.registry
+        if self.in_flight is not None:
+            try:
+                await self._send(error)
+            finally:
+                del error
+                self._leave()
+        elif error is not None:
+            if self.last and not hold.is_unlocked:
+                registry.remove(hold)
+                registry.release_later(hold.claim)
+            raise error
+        elif not self.last:
+            handle.failed = hold.state is State.LOST
+            hold.check(self.began, registry.store)
+            if (mode := handle.weaker_mode()) is not None:
+                await conversion.weaken(registry, hold, mode)
+            return
+        if hold.state is not State.FREE:
+            hold.lose(RAN_OUT)
+            raise handle.lost_error()
+
+    async def _send(self, error: BaseException | None) -> None:
+        handle = self.handle
+        hold, registry = handle.hold, handle.registry
+        backend, op_timeout, retry = registry.backend, registry.op_timeout, None
+        until, confirmed = self.until, self.confirmed
+        try:
+            if self.call is not None:
+                assert error is not None
+                error = backend.call_failed(hold.claim, self.call, error)
+            while confirmed is None:
+                try:
+                    if error is not None:
+                        raise error
+                    confirmed = await backend.release(
+                        hold.claim, tombstone=hold.uncertain, until=until
+                    )
+                except StoreError as failed:
+                    error = None
+                    retry = retry or Retry(registry.env, op_timeout, self.began + op_timeout)
+                    retry.failed(failed)
+                    await retry.pause()
+                    until = retry.try_until()
+        except StoreError as failed:
+            registry.release_later(hold.claim)
+            valid = registry.env.now() < hold.valid_until
+            hold.lose(UNCONFIRMED if valid else RAN_OUT)
+            raise handle.lost_error() from failed
+        except BaseException:
+            registry.release_later(hold.claim)
+            raise
+        finally:
+            del error
+        # If a repeated release finds nothing, an earlier one was applied.
+        if not confirmed and retry is None:
+            hold.lose(NOT_OURS)
+        else:
+            hold.transition("done")
+            if registry.listeners.all:
+                now = registry.env.now()
+                event = hold_event("released", hold, now, now - hold.began)
+                await registry.listeners.report(event, rare=False)
 
 
 async def extend(registry: HoldRegistry, hold: Hold, length: float) -> None:

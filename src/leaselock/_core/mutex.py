@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from leaselock._core import conversion, shared_thread
+from leaselock._core import conversion
 from leaselock._core.acquisition import Acquisition, LockOptions
-from leaselock._core.backend import STRENGTH, Busy, Resize
-from leaselock._core.effects import FOREVER, Owner
-from leaselock._core.events import ask_note
-from leaselock._core.hold import Hold
+from leaselock._core.backend import STRENGTH, Busy, Claim, Resize
+from leaselock._core.effects import Owner
 from leaselock._core.inspection import Holder, Waiter, holder_of, holders_of, waiter_of
-from leaselock._core.lease_handle import LeaseHandle, extend
+from leaselock._core.lease_handle import LeaseHandle, Release, extend
 from leaselock._core.marks import numbered_claim
+from leaselock._core.short_operation import UNFINISHED
 from leaselock._core.timing import concerning
 from leaselock._core.validation import checked_permits, checked_timeout, refuse
 from leaselock._core.watching import Watcher
@@ -27,11 +26,13 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from leaselock._core.backend import Claim, LockState, Mode
-    from leaselock._core.effects import Operation
+    from leaselock._core.backend import LockState, Mode
+    from leaselock._core.effects import Call
+    from leaselock._core.hold import Hold
     from leaselock._core.hold_registry import HoldRegistry
     from leaselock._core.local_handoff import LocalHandoff
     from leaselock._core.renewer import Renewer
+    from leaselock._core.short_operation import Unfinished
 
 
 # The modes, as the API names them.
@@ -57,110 +58,45 @@ class Mutex:
         # The owner, where that is this object.
         self.itself = Owner("lock", f"{id(self):x}") if options.owned_by_lock else None
         # The acquisitions through this object that have not ended, and the upgrades of its leases.
-        self.waiting: set[Acquisition | conversion.Upgrade] = set()
+        self.waiting: set[Acquisition[Any] | conversion.Upgrade] = set()
 
-    async def acquire(self, timeout: object, permits: object = 1, **unknown: object) -> LeaseHandle:
+    def acquire(
+        self, timeout: object, permits: object = 1, **unknown: object
+    ) -> Acquisition[LeaseHandle]:
         """Acquire the lock; AcquireTimeout when *timeout* seconds have passed, by default the
         lock's own.
         """
         refuse("acquire", unknown)
-        limit, permits = checked_timeout(timeout), checked_permits(permits, self.options.limit)
+        limit = checked_timeout(timeout)
         if limit is None:
             limit = self.options.timeout
-        found = await self._acquire(limit, permits)
-        if isinstance(found, Busy):
-            raise self.timed_out(found, limit)
-        return found
+        return Acquisition(self, limit, checked_permits(permits, self.options.limit), "raise")
 
-    async def try_acquire(
+    def try_acquire(
         self, timeout: object = 0.0, permits: object = 1, **unknown: object
-    ) -> LeaseHandle | None:
+    ) -> Acquisition[LeaseHandle | None]:
         """Acquire the lock; None when *timeout* seconds have passed."""
         refuse("try_acquire", unknown)
         limit, permits = checked_timeout(timeout), checked_permits(permits, self.options.limit)
-        found = await self._acquire(limit, permits)
-        return None if isinstance(found, Busy) else found
+        return Acquisition(self, limit, permits, "none")
 
-    async def enter(self, body_key: object = None) -> LeaseHandle:
+    def enter(self, body_key: object = None) -> Acquisition[LeaseHandle]:
         """Acquire the lock for the body of a `with`, which is interrupted when the lease is lost;
         AcquireTimeout when the time has passed.
 
         *body_key* is an object that `leave` has, too, when it is called for the same body. It is
         kept until then: the address of a frame that has ended is soon that of another one.
         """
-        handle = await self._acquire(self.options.timeout, 1)
-        if isinstance(handle, Busy):
-            raise self.timed_out(handle, self.options.timeout)
-        handle.in_body, handle.body_key = True, body_key
-        handle.add_interrupter()
-        return handle
+        acquisition = Acquisition[LeaseHandle](self, self.options.timeout, 1, "raise")
+        acquisition.is_body, acquisition.body_key = True, body_key
+        return acquisition
 
-    def obtain(self, deadline: float, permits: int) -> Operation[LeaseHandle | Busy]:
+    def obtain(self, deadline: float, permits: int) -> Acquisition[LeaseHandle | Busy]:
         """Acquire the lock until *deadline*: a lease, or why there is none."""
-        return self._acquire(deadline - self.registry.env.now(), permits)
+        return Acquisition(self, deadline - self.registry.env.now(), permits, "reply")
 
     def _owner(self) -> Owner:
         return self.itself or self.registry.env.owner()
-
-    async def _acquire(self, limit: float | None, permits: int) -> LeaseHandle | Busy:
-        """Acquire the lock within *limit* seconds: a lease, or why there is none."""
-        registry, options = self.registry, self.options
-        owner = registry.env.owner()
-        holder = self.itself or owner
-        deadline = FOREVER if limit is None else registry.env.now() + limit
-        hold = None
-        if owner.holds and not (options.owned_by_lock or options.mode == "permits"):
-            hold = registry.of(owner, self.name)
-        if hold is not None:
-            if (busy := await self._nest(hold, deadline)) is not None:
-                return busy
-        elif not options.cached or (hold := self._take_cached(owner)) is None:
-            note = "" if registry.note is None else await ask_note(registry.note)
-            claim = self._claim(owner, permits, note)
-            acquisition = Acquisition(registry, options, claim, deadline)
-            thread = shared_thread.blocked_by(registry.env, owner)
-            if thread is not None and acquisition.wait:
-                acquisition.beside = shared_thread.check(registry, owner, claim)
-                acquisition.blocked = thread
-            self.waiting.add(acquisition)
-            try:
-                found = await acquisition.obtain(self.renewer, holder)
-            finally:
-                self.waiting.discard(acquisition)
-            if not isinstance(found, Hold):
-                return found
-            hold = found
-            hold.acquirer, hold.thread = owner.reference, owner.thread
-            if registry.env.records_call_sites():
-                hold.call_site = registry.env.call_site()
-        # The lease knows its lock object weakly: a cycle would keep alive what its owner dropped.
-        handle = LeaseHandle(registry, hold, self.reference)
-        if options.renew and (hold.prolonged or not hold.renew):
-            handle.prolong()
-        handle.owner = weakref.ref(holder, self.drop_leases)
-        self.leases[handle] = None
-        return handle
-
-    def _claim(self, owner: Owner, permits: int, note: str) -> Claim:
-        options = self.options
-        claim = self.registry.claim(
-            self.name,
-            options.lease,
-            options.label,
-            owner,
-            options.tokens,
-            options.cached,
-            options.mode,
-            permits,
-            options.limit,
-            note,
-            options.owned_by_lock,
-        )
-        if options.min_hold:
-            claim = claim._replace(min_hold=options.min_hold, aligned=options.aligned)
-        if options.numbered:
-            claim = claim._replace(metadata=numbered_claim(claim.metadata, permits))
-        return claim._replace(of_rwlock=True) if options.of_rwlock else claim
 
     def cancel(self) -> int:
         """End the acquisitions through this object that are waiting, and the waits for upgrades of
@@ -173,11 +109,19 @@ class Mutex:
             self.registry.backend.wake([wait.claim.id for wait in waiting])
         return len(waiting)
 
-    async def _nest(self, hold: Hold, deadline: float) -> Busy | None:
-        """Acquire again what this owner holds, which needs a request only for a stronger mode."""
+    def nest(self, hold: Hold) -> bool:
+        """Acquire again what this owner holds; False if that takes a request."""
         hold.check(self.registry.env.now(), self.registry.store)
-        if not self.options.reentrant:
+        options, claim = self.options, hold.claim
+        if not options.reentrant:
             raise AlreadyHeld(self.name)
+        if STRENGTH[options.mode] > STRENGTH[claim.mode] or options.lease > claim.lease:
+            return False
+        hold.modes.append(options.mode)
+        return True
+
+    async def extend_and_nest(self, hold: Hold, deadline: float) -> Busy | None:
+        """The same for a stronger mode, or a longer lease."""
         mode = self.options.mode
         if STRENGTH[mode] > STRENGTH[hold.claim.mode]:
             if hold.claim.mode != "update":
@@ -191,15 +135,41 @@ class Mutex:
         hold.modes.append(mode)
         return None
 
-    def _take_cached(self, owner: Owner) -> Hold | None:
+    def claim(self, owner: Owner, permits: int = 1, note: str = "") -> Claim:
+        """A new claim of *owner*."""
+        registry, options = self.registry, self.options
+        metadata = registry.metadata(
+            owner, options.label, note, owned_by_lock=options.owned_by_lock
+        )
+        if options.numbered:
+            metadata = numbered_claim(metadata, permits)
+        return Claim(
+            self.name,
+            registry.new_id(self.name),
+            registry.client,
+            options.lease,
+            metadata,
+            registry.env.wall(),
+            options.tokens,
+            options.cached,
+            options.mode,
+            permits,
+            options.min_hold,
+            options.aligned,
+            options.limit,
+            0.0,
+            options.of_rwlock,
+        )
+
+    def take_cached(self, owner: Owner) -> Hold | None:
         """Take the lease that this client has kept, in one step and without a request."""
         registry, options = self.registry, self.options
         now, layer = registry.env.now(), cast("LocalHandoff", registry.backend)
         lease = layer.cached_lease(self.name, options.lease, now)
         if lease is None or not registry.renewing.running:
             return None
-        claim = registry.claim(self.name, options.lease, options.label, owner, options.tokens, True)
-        hold = registry.add(
+        claim = self.claim(owner)
+        return registry.add(
             claim,
             layer.take_cached(lease, claim),
             lease.valid_until,
@@ -209,8 +179,6 @@ class Mutex:
             max_hold=options.max_hold,
             owner=owner,
         )
-        hold.acquirer, hold.thread = owner.reference, owner.thread
-        return hold
 
     def timed_out(self, busy: Busy, limit: float | None) -> AcquireTimeout:
         """The error for a claim that was not granted in time."""
@@ -227,27 +195,15 @@ class Mutex:
         store = self.registry.store
         return AcquireTimeout(self.name, limit, holder, busy.waiting, detail, store)
 
-    async def release(self) -> None:
+    def release(self) -> Release:
         """Release what this thread or task acquired last through this object."""
-        await self._newest("release").release()
+        return Release(self._newest("release"))
 
-    async def leave(self, exception: BaseException | None, body_key: object = None) -> None:
+    def leave(self, exception: BaseException | None, body_key: object = None) -> EndOfBody:
         """End the body of a `with`. Its own *exception* is never replaced."""
-        try:
-            handle = self._entered(body_key)
-        except NotHeld as error:
-            if exception is None:
-                raise
-            exception.add_note(f"leaselock: {error}")
-        else:
-            if exception is not None:
-                await handle.leave(exception)
-                return
-            if handle.interrupter is not None:
-                handle.finish_interrupter(handle.interrupter, None)
-            await handle.release()
+        return EndOfBody(self, exception, body_key)
 
-    def _entered(self, body_key: object) -> LeaseHandle:
+    def entered(self, body_key: object) -> LeaseHandle:
         """The lease of the body that ends: that with the same key; else the newest that this thread
         or task has entered; else the newest of all.
         """
@@ -354,6 +310,37 @@ class Mutex:
             with concerning(self.name):
                 state.readable()
         return state
+
+
+class EndOfBody(Release):
+    """The end of a body of `with` on a lock object, and of its lease."""
+
+    def __init__(self, mutex: Mutex, exception: BaseException | None, body_key: object) -> None:
+        self.mutex = mutex
+        self.exception = exception
+        self.body_key = body_key
+
+    def begin(self) -> Call[Any] | Unfinished | None:
+        """End the body, and its lease unless the body has raised an exception."""
+        if self.exception is not None:
+            return UNFINISHED
+        handle = self.handle = self.mutex.entered(self.body_key)
+        if handle.interrupter is not None:
+            handle.finish_interrupter(handle.interrupter, None)
+        return super().begin()
+
+    async def complete(self, error: BaseException | None) -> None:
+        """Release the lease whatever it takes."""
+        exception = self.exception
+        if exception is None:
+            await super().complete(error)
+            return
+        try:
+            handle = self.mutex.entered(self.body_key)
+        except NotHeld as not_held:
+            exception.add_note(f"leaselock: {not_held}")
+        else:
+            await handle.leave(exception)
 
 
 def _drop_leases(mutex: weakref.ref[Mutex], owner: weakref.ref[Owner]) -> None:

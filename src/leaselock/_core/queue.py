@@ -22,6 +22,7 @@ from leaselock._core.backend import (
     Listen,
     Mismatch,
     Release,
+    Released,
     Renew,
     SetLifetime,
 )
@@ -52,7 +53,10 @@ class QueueBackend(Backend):
         if wait:
             self.expect_wakeup(claim)
             await self.start_listening(claim.client)
-        reply = await self.send(Acquire(claim, wait), until)
+        return self.replied(claim, await self.send(Acquire(claim, wait), until))
+
+    def replied(self, claim: Claim, reply: Grant | Busy | Mismatch) -> Grant | Busy:
+        """The reply to an acquire; its notifications are delivered."""
         if reply.notified:
             self.wake(reply.notified)
         if isinstance(reply, Mismatch):
@@ -77,7 +81,10 @@ class QueueBackend(Backend):
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release, or leave the queue."""
-        reply = await self.send(Release(claim, tombstone), until)
+        return self.was_held(await self.send(Release(claim, tombstone), until))
+
+    def was_held(self, reply: Released) -> bool:
+        """The reply to a release; its notifications are delivered."""
         if reply.notified:
             self.wake(reply.notified)
         return reply.was == "held"
@@ -114,8 +121,32 @@ class NodeBackend(QueueBackend):
         """Send one request to the store."""
         return Call(self.store, request, until)
 
+    def begin_acquire(self, claim: Claim, *, wait: bool, until: float) -> Call[Any]:
+        """The request of `acquire`."""
+        if wait:
+            self.expect_wakeup(claim)
+            self._listen(claim.client)
+        return Call(self.store, Acquire(claim, wait), until)
+
+    def finish_acquire(
+        self, claim: Claim, call: Call[Any], reply: Any, *, wait: bool
+    ) -> Grant | Busy:
+        """The reply of `acquire`."""
+        return self.replied(claim, reply)
+
+    def begin_release(self, claim: Claim, until: float) -> Call[Any]:
+        """The request of `release`."""
+        return Call(self.store, Release(claim, False), until)
+
+    def finish_release(self, claim: Claim, call: Call[Any], reply: Any) -> bool:
+        """The reply of `release`."""
+        return self.was_held(reply)
+
     async def start_listening(self, client: str) -> None:
         """Let the renewer listen from now on."""
+        self._listen(client)
+
+    def _listen(self, client: str) -> None:
         if self.client is None and self.listener is not None:
             self.client = client
             if self.changed is not None:

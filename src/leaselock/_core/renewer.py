@@ -169,7 +169,9 @@ class Renewer:
         self.registry.schedule(hold, sent_at)
 
     def _taken(self, hold: Hold) -> None:
-        # While the hold is being released the answer is out of date.
+        # If its time has run out meanwhile, that is the reason. While the hold is being released
+        # the answer is out of date.
+        hold.expire(self.registry.env.now())
         if hold.state is State.HELD:
             hold.lose(TAKEN)
 

@@ -14,10 +14,10 @@ from leaselock._core.validation import checked_timeout, refuse
 from leaselock.errors import LeaselockError, NotHeld, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from leaselock._core.backend import Busy
-    from leaselock._core.effects import Env, Operation
+    from leaselock._core.effects import Env
     from leaselock._core.mutex import Mutex
 
 
@@ -171,7 +171,7 @@ class TogetherHandle:
         """End the body of a `with`. Its own *exception* is never replaced."""
         await self._each(lambda handle: handle.end_body(exception))
 
-    async def _each(self, end: Callable[[LeaseHandle], Operation[None]]) -> None:
+    async def _each(self, end: Callable[[LeaseHandle], Awaitable[None]]) -> None:
         first: LeaselockError | None = None
         try:
             for handle in reversed(self.handles):

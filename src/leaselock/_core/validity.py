@@ -27,7 +27,7 @@ def lease_end(can: Capabilities, sent_at: float, lease: float) -> float:
 
     For a very short lease the margin shrinks with it.
     """
-    margin = min(can.clock_margin, lease / 10)
+    margin = can.clock_margin if can.clock_margin * 10 < lease else lease / 10
     return sent_at + lease * (1.0 - can.clock_drift) - margin
 
 

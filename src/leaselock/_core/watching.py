@@ -57,7 +57,7 @@ class Watcher:
             return None
         claim = self.claim
         if claim is None or claim.client != registry.client:
-            claim = self.claim = registry.claim(self.name, 0.0, None, registry.env.owner())
+            claim = self.claim = registry.claim(self.name, 0.0)
         in_flight = registry.in_flight
         in_flight.active += 1
         try:

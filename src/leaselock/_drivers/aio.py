@@ -11,7 +11,7 @@ import atexit
 import inspect
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple, overload
 
 from leaselock._core.effects import (
     Call,
@@ -23,6 +23,7 @@ from leaselock._core.effects import (
     Spawn,
     Wait,
 )
+from leaselock._core.short_operation import UNFINISHED, ShortOperation
 from leaselock._drivers.errors import as_public, refuse_pickling
 from leaselock._drivers.forgotten import CLOSER
 from leaselock._drivers.fork import DRIVERS, forked_message
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from leaselock._core.effects import Owner
     from leaselock._core.lifecycle import Lifecycle, Node
 
+R = TypeVar("R")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 CLOSE_TIMEOUT = 5.0
@@ -116,17 +118,17 @@ class Aio(Driver):
 
     def owner(self) -> Owner:
         """The running task; the owner dies with it."""
-        task = asyncio.current_task()
+        task = asyncio.current_task(self.loop) or asyncio.current_task()
         if task is None:
             raise RuntimeError("an AsyncClient is used from a task, not from a loop callback")
         return OWNERS.of_task(task)
 
     def body_interrupter(self) -> TaskInterrupter | None:
         """What interrupts the running task."""
-        task = asyncio.current_task()
+        task = asyncio.current_task(self.loop)
         return None if task is None else TaskInterrupter(task)
 
-    def _bind(self, operation: Operation[Any]) -> None:
+    def _bind(self, operation: Operation[Any] | ShortOperation[Any]) -> None:
         """Serve the running loop; close *operation* if that is impossible."""
         try:
             loop = asyncio.get_running_loop()
@@ -137,7 +139,8 @@ class Aio(Driver):
                 self.until_loop_ends = _end_with_loop(self.background)
                 _go_on(self.until_loop_ends)
         except BaseException:
-            operation.close()
+            if not isinstance(operation, ShortOperation):
+                operation.close()
             raise
 
     def _rebind(self, old: Loop) -> None:
@@ -184,19 +187,40 @@ class Aio(Driver):
         """Every object of a client refers to its driver, so none of them can be pickled."""
         raise refuse_pickling()
 
-    async def run(self, operation: Operation[T]) -> T:
-        """Step *operation* to its end in this task; return its result."""
+    @overload
+    async def run(self, operation: Operation[T] | ShortOperation[T]) -> T: ...
+
+    @overload
+    async def run(
+        self, operation: Operation[T] | ShortOperation[T], wrap: Callable[[T], R]
+    ) -> R: ...
+
+    async def run(self, operation: Operation[Any] | ShortOperation[Any], wrap: Any = None) -> Any:
+        """Carry out *operation* in this task; return its result, or what *wrap* makes of it.
+
+        Of a short operation the one request is awaited here, with no coroutine in between.
+        """
         loop = asyncio._get_running_loop()
         if loop is None or loop is not self.loop:
             self._bind(operation)
-        answer: Any = None
         error: BaseException | None = None
+        if isinstance(operation, ShortOperation):
+            try:
+                outcome = operation.begin()
+                if isinstance(outcome, Call):
+                    outcome = operation.finish(await self._perform(outcome))
+                if outcome is not UNFINISHED:
+                    return outcome if wrap is None else wrap(outcome)
+            except BaseException as raised:
+                error = raised
+            operation = operation.complete(error)
+            error = None
+        answer: Any = None
         while True:
             try:
                 effect = operation.send(answer) if error is None else operation.throw(error)
             except StopIteration as done:
-                result: T = done.value
-                return result
+                return done.value if wrap is None else wrap(done.value)
             except BaseException as raised:
                 failure = raised
                 break

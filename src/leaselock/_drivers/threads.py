@@ -10,7 +10,7 @@ import atexit
 import functools
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from leaselock._core.effects import (
     Call,
@@ -22,6 +22,7 @@ from leaselock._core.effects import (
     Spawn,
     Wait,
 )
+from leaselock._core.short_operation import UNFINISHED, ShortOperation
 from leaselock._drivers.errors import as_public, refuse_pickling
 from leaselock._drivers.forgotten import CLOSER, report
 from leaselock._drivers.fork import DRIVERS, forked_message
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from leaselock._core.lifecycle import Lifecycle, Node
 
+R = TypeVar("R")
 T = TypeVar("T")
 JOIN_TIMEOUT = 5.0
 
@@ -63,17 +65,36 @@ class Threads(Driver):
         """Every object of a client refers to its driver, so none of them can be pickled."""
         raise refuse_pickling()
 
-    def run(self, operation: Operation[T]) -> T:
-        """Step *operation* to its end in this thread; return its result."""
-        answer: Any = None
+    @overload
+    def run(self, operation: Operation[T] | ShortOperation[T]) -> T: ...
+
+    @overload
+    def run(self, operation: Operation[T] | ShortOperation[T], wrap: Callable[[T], R]) -> R: ...
+
+    def run(self, operation: Operation[Any] | ShortOperation[Any], wrap: Any = None) -> Any:
+        """Carry out *operation* in this thread; return its result, or what *wrap* makes of it."""
         error: BaseException | None = None
+        if isinstance(operation, ShortOperation):
+            try:
+                with self.monitor:
+                    outcome = operation.begin()
+                if isinstance(outcome, Call):
+                    answer = self._perform(outcome)
+                    with self.monitor:
+                        outcome = operation.finish(answer)
+                if outcome is not UNFINISHED:
+                    return outcome if wrap is None else wrap(outcome)
+            except BaseException as raised:
+                error = raised
+            operation = operation.complete(error)
+            error = None
+        answer = None
         while True:
             try:
                 with self.monitor:
                     effect = operation.send(answer) if error is None else operation.throw(error)
             except StopIteration as done:
-                result: T = done.value
-                return result
+                return done.value if wrap is None else wrap(done.value)
             except BaseException as raised:
                 failure = raised
                 break

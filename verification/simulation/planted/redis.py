@@ -10,17 +10,20 @@ from verification.simulation.redis import RedisScenario, trim_always
 
 from leaselock._backends.redis import index, keys, packed_commands, scripted_lock
 from leaselock._backends.redis.listener import Group, Listener
+from leaselock._backends.redis.pool import Pool
 from leaselock._backends.redis.queue_state import QueueState
 from leaselock._backends.redis.scripted_lock import ScriptedLock
 from leaselock._backends.redis.scripts import FORGET_IDLE
+from leaselock._core.acquisition import Acquisition
 from leaselock._core.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
     from verification.simulation.simulator import Faults
 
-    from leaselock._backends.redis.messages import Subscription
-    from leaselock._core.backend import Claim, Grant
+    from leaselock._backends.redis.messages import Connection, Subscription
+    from leaselock._core.backend import Busy, Claim, Grant
+    from leaselock._core.effects import Call
 
 
 ADDS = "redis.pcall('ZADD', index, string.format('%.0f', now), lock)"
@@ -214,14 +217,6 @@ def index_trimmed_unseen(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted("redis")
-def recall_not_seen(patch: pytest.MonkeyPatch) -> None:
-    """A new claim does not see that all waiters were recalled, and is granted before they are
-    back.
-    """
-    rewrite(patch, "ACQUIRE", "'EXISTS', lock, queue, handoff,", "'EXISTS', lock, queue,")
-
-
-@planted("redis")
 def release_ignores_queue(patch: pytest.MonkeyPatch) -> None:
     """A release frees the lock and ignores the queue."""
     rewrite(
@@ -356,3 +351,52 @@ def tombstone_not_written(patch: pytest.MonkeyPatch) -> None:
         "if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end",
         "",
     )
+
+
+# --- short operations -----------------------------------------------------------------------------
+
+
+@planted("redis")
+def late_reply_taken_for_the_next(patch: pytest.MonkeyPatch) -> None:
+    """The reply to a request that was given up is taken for that to the next one."""
+    drop, finish = Pool.drop, ScriptedLock.finish_acquire
+    late: set[Pool] = set()
+
+    def dropped(self: Pool, connection: Connection) -> None:
+        late.add(self)
+        drop(self, connection)
+
+    def finish_acquire(
+        self: ScriptedLock, claim: Claim, call: Call[list[Any]], replies: list[Any], wait: bool
+    ) -> Grant | Busy | None:
+        if self.pool in late:
+            late.discard(self.pool)
+            replies = [[1, b"%d" % (claim.since * 1e6)]]
+        return finish(self, claim, call, replies, wait)
+
+    patch.setattr(Pool, "drop", dropped)
+    patch.setattr(ScriptedLock, "finish_acquire", finish_acquire)
+
+
+@planted("redis", faults={"slow": 0.02, "freeze": 0.05, "freeze_mean": 4.0})
+def lease_counted_from_the_first_reply(patch: pytest.MonkeyPatch) -> None:
+    """The lease of a grant by the first request is counted from its reply (hazard B2)."""
+    real = Acquisition.finish
+
+    def finish(self: Acquisition[Any], reply: Any) -> Any:
+        self.sent_at = self.env.now()
+        return real(self, reply)
+
+    patch.setattr(Acquisition, "finish", finish)
+
+
+@planted("redis")
+def interrupted_first_request_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A claim whose first request was interrupted is not released (hazards D1, F1)."""
+    real = Acquisition._withdraw_after
+
+    async def withdraw_after(self: Acquisition[Any], error: BaseException) -> None:
+        if self.answered:
+            await real(self, error)
+
+    patch.setattr(Acquisition, "_withdraw_after", withdraw_after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from verification.simulation.plant import planted
 
@@ -88,7 +88,7 @@ def lost_reply_is_refusal(patch: pytest.MonkeyPatch) -> None:
 
     real = Acquisition.failed
 
-    def failed(self: Acquisition, error: StoreError) -> None:
+    def failed(self: Acquisition[Any], error: StoreError) -> None:
         if not isinstance(error, OutcomeUnknown):
             real(self, error)
             return
@@ -101,7 +101,7 @@ def lost_reply_is_refusal(patch: pytest.MonkeyPatch) -> None:
 @planted("sqlite")
 def nested_acquire_uncounted(patch: pytest.MonkeyPatch) -> None:
     """A nested acquire is not counted, so the inner release frees the lock (hazard A7)."""
-    real = LeaseHandle._end
+    real = LeaseHandle.end
 
     def end(self: LeaseHandle) -> bool:
         # The outer release finds that nothing is counted any more, and frees the lock again.
@@ -109,7 +109,7 @@ def nested_acquire_uncounted(patch: pytest.MonkeyPatch) -> None:
         self.hold.modes[:] = self.hold.modes or [self.mode]
         return real(self)
 
-    patch.setattr(LeaseHandle, "_end", end)
+    patch.setattr(LeaseHandle, "end", end)
 
 
 @planted("sqlite")
@@ -262,7 +262,7 @@ def validity_from_reply(patch: pytest.MonkeyPatch) -> None:
     """The validity of a grant is counted from its reply (hazard B2)."""
     real = Acquisition._valid_until
 
-    def valid_until(self: Acquisition, grant: Grant) -> float:
+    def valid_until(self: Acquisition[Any], grant: Grant) -> float:
         self.sent_at = self.env.now()
         return real(self, grant)
 

@@ -21,6 +21,7 @@ from leaselock._core.backend import (
     LifetimeSet,
     Watched,
 )
+from leaselock.errors import LimitMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from leaselock._backends.redis.legacy_formats import LegacyLock
     from leaselock._backends.redis.scripted_lock import ScriptedLock
     from leaselock._backends.redis.shared_state import SharedState
-    from leaselock._core.effects import Operation, Request
+    from leaselock._core.effects import Call, Operation, Request
 
 R = TypeVar("R")
 
@@ -60,9 +61,14 @@ class RedisBackend(Backend):
         self.without_login = shared.without_login
         self.locks = locks
 
-    def acquire(self, claim: Claim, *, wait: bool, until: float) -> Operation[Grant | Busy]:
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. A waiter listens before it enters the queue, so it misses no message (E1)."""
-        return self.locks.acquire(claim, wait, until)
+        try:
+            return await self.locks.acquire(claim, wait, until)
+        except LimitMismatch:
+            raise  # a ValueError, too
+        except PRIVATE as error:
+            raise public_error(error) from error
 
     def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
         """Wait for a message, or until it is time to poll."""
@@ -152,3 +158,45 @@ class RedisBackend(Backend):
     def after_fork(self) -> None:
         """After a fork: the store has let go of everything by itself."""
         self.locks.reset()
+
+
+class ScriptedBackend(RedisBackend):
+    """Locks of a protocol in which one script acquires, and one releases."""
+
+    def __init__(
+        self, shared: SharedState, locks: ScriptedLock, capabilities: Capabilities
+    ) -> None:
+        super().__init__(shared, locks, capabilities)
+        self.scripted = locks
+
+    def begin_acquire(self, claim: Claim, *, wait: bool, until: float) -> Call[Any] | None:
+        """One packed command, on a connection that is open."""
+        return self.scripted.begin_acquire(claim, wait, until)
+
+    def finish_acquire(
+        self, claim: Claim, call: Call[Any], reply: Any, *, wait: bool
+    ) -> Grant | Busy | None:
+        """Its reply."""
+        try:
+            return self.scripted.finish_acquire(claim, call, reply, wait)
+        except LimitMismatch:
+            raise
+        except PRIVATE as error:
+            raise public_error(error) from error
+
+    def begin_release(self, claim: Claim, until: float) -> Call[Any] | None:
+        """One packed command, on a connection that is open."""
+        return self.scripted.begin_release(claim, until)
+
+    def finish_release(self, claim: Claim, call: Call[Any], reply: Any) -> bool | None:
+        """Its reply."""
+        try:
+            released = self.scripted.finish_release(claim, call, reply)
+        except PRIVATE as error:
+            raise public_error(error) from error
+        return None if released is None else released.was == "held"
+
+    def call_failed(self, claim: Claim, call: Call[Any], error: BaseException) -> BaseException:
+        """The connection may be of no use any more."""
+        self.scripted.call_failed(call, error)
+        return public_error(error) if isinstance(error, PRIVATE) else error

@@ -22,7 +22,6 @@ from leaselock._backends.redis.messages import (
     SendInTime,
     Unreachable,
 )
-from leaselock._backends.redis.pool import Exchange
 from leaselock._core.backend import Unreadable
 from leaselock._core.effects import Call, Signal, Sleep, Wait
 from leaselock._core.timing import pause
@@ -123,9 +122,8 @@ class Executor:
         """Send commands to one server; their replies, errors included."""
         if not commands:
             return []
-        connection, until = await self.pool.get(address, until)
         message = SendInTime(packed(commands), len(commands), ())
-        return await Exchange(self.pool, connection, message, until)
+        return await self.pool.exchange(address, message, until)
 
     async def evaluate(
         self,

@@ -457,6 +457,11 @@ class ActiveIndex:
                 if score is None and (await self.state_of(name, until)).in_use:
                     await self._add((name,), until)
 
+    @property
+    def is_nearly_due(self) -> bool:
+        """Whether the index may have to be trimmed after the next release."""
+        return self.releases <= 1
+
     def is_due(self, claim: Claim) -> bool:
         """Whether the index is to be trimmed after the release of this claim."""
         if not self.releases:

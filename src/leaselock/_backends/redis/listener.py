@@ -102,9 +102,11 @@ class Waiter:
 
 
 class WaitersRequest(Call[list[Any]]):
-    """A request of a waiting claim, on the connection where it listens; to be awaited at once."""
+    """A request of a waiting claim, on the connection where it listens, to be sent at once. After
+    it either `end` or `fail` is called.
+    """
 
-    __slots__ = ("holder", "listener", "waiter")
+    __slots__ = ("holder", "listener", "sent_at", "waiter")
 
     def __init__(
         self,
@@ -120,18 +122,19 @@ class WaitersRequest(Call[list[Any]]):
         self.node = waiter.group.connection
         self.request: Any = message
         self.until = until
+        self.sent_at = listener.now()
+        waiter.signal.clear()
+        waiter.in_use = True
 
-    def __await__(self) -> Generator[WaitersRequest, Any, list[Any]]:
-        self.waiter.signal.clear()
-        self.waiter.in_use = True
-        try:
-            replies: list[Any] = yield self
-        except BaseException:
-            self.waiter.in_use = False
-            self.listener.done(self.holder, self.waiter, failed=True)
-            raise
+    def end(self, replies: list[Any]) -> list[Any]:
+        """The replies have arrived."""
         self.waiter.in_use = False
         return self.listener.answered(self.holder, self.waiter, replies)
+
+    def fail(self) -> None:
+        """There will be no replies."""
+        self.waiter.in_use = False
+        self.listener.done(self.holder, self.waiter, failed=True)
 
 
 class ThreadListens(Call[None]):
@@ -250,7 +253,14 @@ class Listener:
             waiter = self._join(waiting, connection)
         subscriptions = self._missing(waiter.group)
         data = packed([*subscriptions, *commands] if subscriptions else commands)
-        return await self.send(claim, waiter, Send(data, len(commands), subscriptions), until)
+        message = Send(data, len(commands), subscriptions)
+        request = WaitersRequest(self, claim.id, waiter, message, until)
+        try:
+            replies = await request
+        except BaseException:
+            request.fail()
+            raise
+        return request.end(replies)
 
     def ready(self, claim: Claim, address: Address) -> Waiter | None:
         """The claim as a waiter whose channels are listened to already, for a request that is sent
@@ -281,12 +291,6 @@ class Listener:
             self.pool.put(connection)
             return None
         return waiter or self._add(claim, group)
-
-    def send(
-        self, claim: Claim, waiter: Waiter, message: Send | bytes, until: float
-    ) -> Awaitable[list[Any]]:
-        """Send a message of a claim that waits; to be awaited at once."""
-        return WaitersRequest(self, claim.id, waiter, message, until)
 
     def answered(self, holder: str, waiter: Waiter, replies: list[Any]) -> list[Any]:
         """The replies to a waiter's request, unless its subscription was refused."""

@@ -18,7 +18,7 @@ from leaselock._core.concurrency_limit import ConcurrencyLimit
 from leaselock._core.effects import Call, Signal, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Callable
 
     from leaselock._backends.redis.messages import Address, Connection, Send
 
@@ -209,6 +209,17 @@ class Pool:
             self._serve(connection)
         return connection
 
+    async def exchange(self, address: Address, message: Send, until: float) -> list[Any]:
+        """Send a message to *address*; the replies."""
+        connection, until = await self.get(address, until)
+        try:
+            replies: list[Any] = await Call(connection, message, until)
+        except BaseException:
+            self.drop(connection)
+            raise
+        self.put(connection)
+        return replies
+
     # --- lifecycle ------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -227,31 +238,6 @@ class Pool:
         self._begin()
         for connection in connections:
             connection.abandon()
-
-
-class Exchange(Call[list[Any]]):
-    """A call over a connection that was taken from the pool, which is put back after it; to be
-    awaited at once. Not a coroutine, which would cost one more object for each waiting task.
-    """
-
-    __slots__ = ("pool",)
-
-    def __init__(
-        self, pool: Pool, connection: Connection, message: Send | bytes, until: float
-    ) -> None:
-        self.pool = pool
-        self.node = connection
-        self.request: Any = message
-        self.until = until
-
-    def __await__(self) -> Generator[Exchange, Any, list[Any]]:
-        try:
-            replies: list[Any] = yield self
-        except BaseException:
-            self.pool.drop(self.node)
-            raise
-        self.pool.put(self.node)
-        return replies
 
 
 def _next(queue: deque[QueuedRequest]) -> QueuedRequest | None:

@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Any
 from leaselock._backends.redis import keys as names
 from leaselock._backends.redis.executor import PARTIAL, UNREADABLE, is_partial
 from leaselock._backends.redis.index import ActiveIndex, Inspection
-from leaselock._backends.redis.listener import NEVER, RECHECK_MS
+from leaselock._backends.redis.listener import NEVER, RECHECK_MS, WaitersRequest
 from leaselock._backends.redis.messages import (
-    PRIVATE,
     ScriptFailed,
     SubscribeFailed,
     Unreachable,
     Waiting,
-    public_error,
 )
 from leaselock._backends.redis.packed_commands import PackedCommands
-from leaselock._backends.redis.pool import Exchange
 from leaselock._backends.redis.records import held_of, is_foreign, is_record, waiter_of
 from leaselock._backends.redis.scripts import (
     ACQUIRE,
@@ -54,13 +51,14 @@ from leaselock._core.backend import (
     Resized,
     Unreadable,
 )
+from leaselock._core.effects import Call
 from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
 
     from leaselock._backends.redis.keys import Keys
-    from leaselock._backends.redis.messages import Address, Command, Word
+    from leaselock._backends.redis.messages import Command, Word
     from leaselock._backends.redis.shared_state import SharedState
     from leaselock._core.backend import Claim, HoldRecord, Lifetime, Mode
 
@@ -75,8 +73,6 @@ VOTE = "vote"
 HASH = "hash"
 # How soon to ask again while another program holds the lock, which sends no message.
 RECHECK_FOREIGN = 0.1
-# In place of the reply to a packed command that was not sent.
-UNSETTLED = (None,)
 # By the reply of the release script.
 RELEASED = (Released("absent", ()), Released("held", ()), Released("waiting", ()))
 
@@ -98,6 +94,8 @@ class ScriptedLock:
         kind = HASH if form == HASH else "string"
         inspection = Inspection(self._look, self._found)
         self.index = ActiveIndex(shared, kind, self._state, inspection)
+        # The claims that are to listen before they ask: others wait for their locks.
+        self.to_listen: set[str] = set()
         # The tokens of grants that were given back, of claims that are still in use.
         self.given_back: dict[str, set[bytes]] = {}
         self.packed = PackedCommands(
@@ -113,97 +111,124 @@ class ScriptedLock:
 
     # --- acquiring ------------------------------------------------------------------------------
 
-    async def acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
-        """Try; if the lock is taken and is to be waited for, listen and enter the queue.
-
-        One coroutine as far as a free lock needs: each one more costs memory for a waiting task,
-        and time of the interpreter's collector.
+    def begin_acquire(self, claim: Claim, wait: bool, until: float) -> Call[list[Any]] | None:
+        """The one command that nearly always settles an acquire: a try; or, where others wait for
+        the lock, one that enters the queue as well. None: more has to be done.
         """
-        listener = self.listener
-        try:
-            answer: Grant | Busy | Mismatch | None = None
-            listen = listener.listens_first(claim, wait)
-            packed = claim.mode == "exclusive" and not (self.replicas or claim.min_hold)
-            if packed and not (wait and claim.cached):
-                reply = None
-                # One command that nearly always settles it; None or an error: more has to be done.
-                if listen:
-                    if self.form != VOTE:
-                        answer = await self._queue(claim, until)
-                elif claim.id not in self.queue.tickets:
-                    key, data = self.packed.acquire(claim, False)
-                    (reply,) = await self._send_packed(key, data, until)
-                if type(reply) is list:
-                    if reply[0] == 1:
-                        answer = Grant(int(reply[1]), ())
-                    elif not wait:
-                        answer = self._answer(reply)
-                    listen = True
-            if answer is None:
-                answer = await self._acquire(claim, wait, listen, until)
-            if listen:
-                if type(answer) is Busy:
-                    return listener.watched(claim, answer)
-                listener.forget_address(claim)
-        except PRIVATE as error:
-            raise public_error(error) from error
-        if isinstance(answer, Mismatch):
-            wanted = claim.limit if claim.mode == "permits" else None
-            raise LimitMismatch(claim.name, wanted, answer.limit, claim.permits)
-        return answer
+        if not self._is_packed(claim, wait):
+            return None
+        if not self.listener.listens_first(claim, wait):
+            if claim.id in self.queue.tickets:
+                return None
+            return self._call(*self.packed.acquire(claim, False), until)
+        call = None if self.form == VOTE else self._enqueue(claim, until)
+        if call is None:
+            self.to_listen.add(claim.id)
+        return call
 
-    def _send_packed(self, key: str, data: bytes, until: float) -> Awaitable[Sequence[Any]]:
+    def _is_packed(self, claim: Claim, wait: bool) -> bool:
+        """Whether there is such a command for the claim, which has not been decided yet."""
+        usual = claim.mode == "exclusive" and not (self.replicas or claim.min_hold)
+        return usual and not (wait and claim.cached) and claim.id not in self.to_listen
+
+    def _call(self, key: str, data: bytes, until: float) -> Call[list[Any]] | None:
+        """A command for the server of *key*, if there is a connection to it."""
         address = self.topology.known(key)
         connection = None if address is None else self.pool.take(address)
-        if connection is None:
-            return self._connect_and_send(address, data, until)
-        return Exchange(self.pool, connection, data, until)
+        # The type of `Call` names a request; one packed command is sent as it is.
+        message: Any = data
+        return None if connection is None else Call(connection, message, until)
 
-    async def _connect_and_send(
-        self, address: Address | None, data: bytes, until: float
-    ) -> Sequence[Any]:
-        if address is None:
-            return UNSETTLED
-        try:
-            connection, until = await self.pool.get(address, until)
-        except Unreachable:
-            self.topology.forget(address)
-            return UNSETTLED
-        return await Exchange(self.pool, connection, data, until)
-
-    async def _queue(self, claim: Claim, until: float) -> Grant | Busy | Mismatch | None:
-        """Wait, with at most one command: where a message has told of the grant already, or where
-        the claim takes over a subscription. None: more has to be done.
-        """
-        self.listener.drain_for(claim)
-        granted = self.queue.grant(claim.id)
-        if granted is not None:
-            return granted
-        if claim.id in self.queue.tickets:
-            return None
+    def _enqueue(self, claim: Claim, until: float) -> WaitersRequest | None:
+        """A command that enters the queue, if the channels of the claim are listened to already."""
         address = self.topology.known(self._keys(claim.name).lock)
         waiter = None if address is None else self.listener.ready(claim, address)
         if waiter is None:
             return None
         data = self.packed.acquire(claim, True)[1]
-        sent_at = self.queue.now()
-        try:
-            (reply,) = await self.listener.send(claim, waiter, data, until)
-        except OutcomeUnknown:
-            self.topology.forget(address)
-            raise
-        except SubscribeFailed:
-            return None  # the first claim of the group subscribed; this one asks on its own behalf
-        if type(reply) is not list or reply[0] < 0:
-            return None
-        if reply[0] == 0:
-            self.queue.enqueue(claim.id, reply[3], sent_at)
-        return self._answer(reply)
+        return WaitersRequest(self.listener, claim.id, waiter, data, until)
 
-    async def _acquire(
-        self, claim: Claim, wait: bool, listen: bool, until: float
-    ) -> Grant | Busy | Mismatch:
-        if not listen and not (wait and claim.cached):
+    def finish_acquire(
+        self, claim: Claim, call: Call[list[Any]], replies: list[Any], wait: bool
+    ) -> Grant | Busy | None:
+        """The reply to that command; None if more has to be done."""
+        if isinstance(call, WaitersRequest):
+            try:
+                (reply,) = call.end(replies)
+            except SubscribeFailed:
+                return None  # the first claim of the group subscribed; this one asks by itself
+            if type(reply) is not list or reply[0] < 0:
+                return None
+            if reply[0] == 0:
+                self.queue.enqueue(claim.id, reply[3], call.sent_at)
+            return self._settled(claim, self._answer(reply))
+        self.pool.put(call.node)
+        (reply,) = replies
+        if type(reply) is not list:
+            return None
+        if reply[0] == 1:
+            return Grant(int(reply[1]), ())
+        if wait:
+            self.to_listen.add(claim.id)
+            return None
+        return self._settled(claim, self._answer(reply))
+
+    def call_failed(self, call: Call[list[Any]], error: BaseException) -> None:
+        """That command, or the one of a release, has ended without a reply."""
+        if isinstance(call, WaitersRequest):
+            call.fail()
+            if isinstance(error, OutcomeUnknown):
+                self.topology.forget(call.node.address)
+        else:
+            self.pool.drop(call.node)
+
+    async def _connect(self, claim: Claim, until: float) -> float:
+        """Wait for a connection to the server of the lock, if that is known; until when a request
+        may take.
+        """
+        address = self.topology.known(self._keys(claim.name).lock)
+        if address is not None:
+            try:
+                connection, until = await self.pool.get(address, until)
+            except Unreachable:
+                self.topology.forget(address)
+            else:
+                self.pool.put(connection)
+        return until
+
+    async def _reply_to(self, call: Call[list[Any]]) -> list[Any]:
+        try:
+            return await call
+        except BaseException as error:
+            self.call_failed(call, error)
+            raise
+
+    async def acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
+        """Try; if the lock is taken and is to be waited for, listen and enter the queue."""
+        if claim.id in self.listener.waiting:
+            return self._settled(claim, await self._acquire(claim, wait, until))
+        call = self.begin_acquire(claim, wait, until)
+        if call is None and self._is_packed(claim, wait):
+            until = await self._connect(claim, until)
+            call = self.begin_acquire(claim, wait, until)
+        if call is not None:
+            answer = self.finish_acquire(claim, call, await self._reply_to(call), wait)
+            if answer is not None:
+                return answer
+        return self._settled(claim, await self._acquire(claim, wait, until))
+
+    def _settled(self, claim: Claim, answer: Grant | Busy | Mismatch) -> Grant | Busy:
+        if isinstance(answer, Busy):
+            return self.listener.watched(claim, answer)
+        self.listener.forget_address(claim)
+        if isinstance(answer, Mismatch):
+            wanted = claim.limit if claim.mode == "permits" else None
+            raise LimitMismatch(claim.name, wanted, answer.limit, claim.permits)
+        return answer
+
+    async def _acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy | Mismatch:
+        listens = claim.id in self.to_listen or self.listener.listens_first(claim, wait)
+        if not listens and not (wait and claim.cached):
             reply = await self._try_or_undo(claim, False, until)
             if reply[0] == 1 or not wait:
                 return self._answer(reply)
@@ -231,10 +256,7 @@ class ScriptedLock:
         if reply[0] == -2:
             return Mismatch(None if reply[1] < 0 else reply[1])
         _, left, rank, _, owner, record, *holds = reply
-        if owner and not (type(owner) is type(record) is bytes):
-            # The record is read later, where a malformed reply is not an error of the store.
-            raise TypeError("an owner that is no text")
-        held = partial(held_of, owner, record, left)
+        held = held_of(owner, record, left)
         recheck = _recheck(left, rank)
         if self.form == "string" and rank in (0, 1) and is_foreign(owner, record):
             recheck = min(recheck, RECHECK_FOREIGN)
@@ -351,34 +373,59 @@ class ScriptedLock:
 
     # --- releasing ------------------------------------------------------------------------------
 
-    async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
-        """Release, or leave the queue."""
-        if claim.min_hold and await self._cool_down(claim, tombstone, until):
-            if self.index.is_due(claim):
-                await self.index.trim(claim, until)
-            return RELEASED[1]
+    def begin_release(self, claim: Claim, until: float) -> Call[list[Any]] | None:
+        """The one command that nearly always settles a release; None: more has to be done."""
         queued = claim.id in self.queue.tickets
-        reply = None
-        if not queued and not tombstone and claim.mode == "exclusive":
-            key, data = self.packed.release(claim)
-            (reply,) = await self._send_packed(key, data, until)
+        if queued or claim.mode != "exclusive" or claim.min_hold or self.index.is_nearly_due:
+            return None
+        return self._call(*self.packed.release(claim), until)
+
+    def finish_release(
+        self, claim: Claim, call: Call[list[Any]], replies: list[Any]
+    ) -> Released | None:
+        """The reply to that command; None if more has to be done."""
+        self.pool.put(call.node)
+        (reply,) = replies
         if isinstance(reply, Exception) and is_partial(reply):
             # Repeated, it would not find the hold.
             raise ScriptFailed(PARTIAL.format(reply), "refused")
-        if type(reply) is int:
-            released = RELEASED[reply]
-        else:
-            # A claim that never was in the queue need not be looked for there.
-            member = ""
-            if queued or tombstone:
-                member = names.member_of(claim, self.listener.address_of(claim))
-            released = await self._release(claim, until, member, TOMBSTONE_MS if tombstone else 0)
-            self.queue.leave(claim.id)
-            self.listener.forget_address(claim)
+        if type(reply) is not int:
+            return None
+        self.index.is_due(claim)
+        released = RELEASED[reply]
         if self.listener.waiting:
             self.listener.forget(claim.id, gave_up=released.was != "held")
+        return released
+
+    async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
+        """Release, or leave the queue."""
+        if not tombstone:
+            call = self.begin_release(claim, until)
+            if call is None:
+                until = await self._connect(claim, until)
+                call = self.begin_release(claim, until)
+            if call is not None:
+                released = self.finish_release(claim, call, await self._reply_to(call))
+                if released is not None:
+                    return released
+        if claim.min_hold and await self._cool_down(claim, tombstone, until):
+            released = RELEASED[1]
+        else:
+            released = await self._leave(claim, tombstone, until)
         if self.index.is_due(claim):
             await self.index.trim(claim, until)
+        return released
+
+    async def _leave(self, claim: Claim, tombstone: bool, until: float) -> Released:
+        member = ""
+        # A claim that never was in the queue need not be looked for there.
+        if tombstone or claim.id in self.queue.tickets:
+            member = names.member_of(claim, self.listener.address_of(claim))
+        released = await self._release(claim, until, member, TOMBSTONE_MS if tombstone else 0)
+        self.queue.leave(claim.id)
+        self.listener.forget_address(claim)
+        if self.listener.waiting:
+            self.listener.forget(claim.id, gave_up=released.was != "held")
         return released
 
     async def _cool_down(self, claim: Claim, tombstone: bool, until: float) -> bool:
@@ -598,8 +645,9 @@ class ScriptedLock:
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
-        if not (self.queue.tickets or self.listener.waiting or self.given_back):
+        if not (self.queue.tickets or self.listener.waiting or self.given_back or self.to_listen):
             return
+        self.to_listen.discard(claim.id)
         self.given_back.pop(claim.id, None)
         gave_up = self.queue.leave(claim.id)
         self.listener.forget(claim.id, gave_up=gave_up)

@@ -7,7 +7,12 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import Opened, StoreType
-from leaselock._backends.redis.backend import CAPABILITIES, WITH_TOKEN_RANGES, RedisBackend
+from leaselock._backends.redis.backend import (
+    CAPABILITIES,
+    WITH_TOKEN_RANGES,
+    RedisBackend,
+    ScriptedBackend,
+)
 from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.legacy_formats import FORMS, LegacyLock
 from leaselock._backends.redis.scripted_lock import HASH, VOTE, ScriptedLock
@@ -41,7 +46,7 @@ class RedisStore(SharedState):
         if replicas:
             # A message may tell of a grant that no replica confirms, and that is given back then.
             capabilities = capabilities._replace(notifies_contention=False, min_hold=False)
-        return RedisBackend(self, ScriptedLock(self, protocol, replicas), capabilities)
+        return ScriptedBackend(self, ScriptedLock(self, protocol, replicas), capabilities)
 
     def voting_locks(self) -> RedisBackend:
         """The locks of one master of a Redlock."""
