@@ -241,8 +241,8 @@ def in_sqlite(path: str) -> list[Damage]:
             database = sqlite3.connect(path, timeout=30)
             try:
                 change = f"{column} = {random.choice(values)}"
-                if table == "waiter" and column != "asked":
-                    change += ", asked = asked + 3600"  # it is not dropped during the test
+                if table == "waiter" and column != "last_seen":
+                    change += ", last_seen = last_seen + 3600"  # it is not dropped during the test
                 with database:
                     database.execute(f"UPDATE {table} SET {change} WHERE name = ?", (name,))
             finally:
@@ -282,7 +282,9 @@ def in_sqlite(path: str) -> list[Damage]:
         Damage("permits of a waiter", ("waited",), put("waiter", "permits", *count), True, False),
         Damage("client of a waiter", ("waited",), put("waiter", "client", *texts), True, False),
         Damage("lease of a waiter", ("waited",), put("waiter", "lease", *number), True, False),
-        Damage("asked of a waiter", ("waited",), put("waiter", "asked", *number), True, False),
+        Damage(
+            "last_seen of a waiter", ("waited",), put("waiter", "last_seen", *number), True, False
+        ),
         Damage("metadata of a waiter", ("waited",), put("waiter", "metadata", "'junk'", "'{'")),
     ]
 

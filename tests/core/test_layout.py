@@ -19,7 +19,7 @@ from leaselock.errors import NotApplied
 DIGESTS = {
     "postgres 1": "cac06faa2f9112b5",
     "mysql 1": "76d5a4e364e53ebf",
-    "sqlite 2": "fcaf726d6763e1de",
+    "sqlite 2": "2b0360871d42f3ba",
 }
 
 

@@ -180,7 +180,7 @@ class Generations(Plain):
     def end_of(self, seconds: float) -> float:
         return self.looks + seconds
 
-    def left(self, hold: HoldRecord) -> float:
+    def remaining(self, hold: HoldRecord) -> float:
         return hold.expires - self.looks
 
     def stays(self, hold: HoldRecord) -> float:

@@ -34,13 +34,13 @@ class Clients:
     def __init__(self) -> None:
         self.dead: set[str] = set()
         self.notified: list[tuple[str, str]] = []
-        self.watched: list[tuple[str, str]] = []
+        self.observed: list[tuple[str, str]] = []
         self.table = Table(
             lambda: 1.0,
             lambda: 1,
             lambda client: client not in self.dead,
             lambda client, claim_id: self.notified.append((client, claim_id)),
-            lambda client, watched: self.watched.append((client, watched)),
+            lambda client, other: self.observed.append((client, other)),
         )
 
     def acquire(self, client: str) -> object:
@@ -56,10 +56,10 @@ def test_a_waiter_watches_the_next_living_one_ahead() -> None:
     assert isinstance(clients.acquire("holder"), Grant)
     for client in ("one", "two", "three"):
         assert isinstance(clients.acquire(client), Busy)
-    assert clients.watched == [("one", "holder"), ("two", "one"), ("three", "two")]
+    assert clients.observed == [("one", "holder"), ("two", "one"), ("three", "two")]
     clients.dead = {"one", "two"}
     assert isinstance(clients.acquire("three"), Busy)
-    assert clients.watched[3:] == [("three", "holder")]
+    assert clients.observed[3:] == [("three", "holder")]
     assert list(clients.table.entries["a"].queue) == ["three:1"]
 
 
@@ -332,7 +332,7 @@ def test_a_claim_that_has_not_asked_for_long_is_dropped() -> None:
 
 def test_a_reader_watches_the_nearest_claim_that_conflicts_with_it() -> None:
     lock, watched = Lock(), list[tuple[str, str]]()
-    lock.table.watch = lambda client, other: watched.append((client, other))
+    lock.table.observe_client = lambda client, other: watched.append((client, other))
     lock.acquire("r0", "shared")
     lock.acquire("w1")
     lock.acquire("w2")

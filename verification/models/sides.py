@@ -174,14 +174,14 @@ class TableAlone:
     def __init__(self, clock: Clock) -> None:
         self.messages: dict[str, list[str]] = {}
         self.table = Table(
-            clock.now, clock.wall, self.messages.__contains__, self._notify, self._watch
+            clock.now, clock.wall, self.messages.__contains__, self._notify, self._observe_client
         )
 
     def _notify(self, client: str, holder: str) -> None:
         if client in self.messages:
             self.messages[client].append(holder)
 
-    def _watch(self, client: str, watched: str) -> None:
+    def _observe_client(self, client: str, other: str) -> None:
         """Notify all waiters of the death."""
 
     def answer(self, client: str, request: Any) -> object:

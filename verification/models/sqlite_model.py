@@ -21,12 +21,12 @@ class Model:
     """
 
     def __init__(self, now: Callable[[], float], micros: Callable[[], int]) -> None:
-        self.table = Table(now, micros, self.alive, self.notify, self.watch)
+        self.table = Table(now, micros, self.alive, self.notify, self.observe_client)
         # Incremented with each possible change.
         self.changes = 0
         self.machines: dict[str, str] = {}
         self.dead: set[str] = set()
-        self.watchers: dict[str, set[str]] = {}
+        self.observers: dict[str, set[str]] = {}
         self.listeners: dict[str, Callable[[object], None]] = {}
         self.undelivered: dict[str, list[str]] = {}
 
@@ -42,10 +42,10 @@ class Model:
         elif self.alive(client):
             self.undelivered.setdefault(client, []).append(holder)
 
-    def watch(self, client: str, watched: str) -> None:
-        """Notify *client* when *watched* dies, or at once if it is dead."""
-        if self.alive(watched):
-            self.watchers.setdefault(watched, set()).add(client)
+    def observe_client(self, client: str, other: str) -> None:
+        """Notify *client* when *other* dies, or at once if it is dead."""
+        if self.alive(other):
+            self.observers.setdefault(other, set()).add(client)
         else:
             self.notify(client, WAKE_ALL)
 
@@ -86,5 +86,5 @@ class Model:
         for client in [c for c, m in self.machines.items() if m == machine]:
             del self.machines[client]
             self.listeners.pop(client, None)
-            for watcher in sorted(self.watchers.pop(client, ())):
-                self.notify(watcher, WAKE_ALL)
+            for observer in sorted(self.observers.pop(client, ())):
+                self.notify(observer, WAKE_ALL)

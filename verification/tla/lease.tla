@@ -25,7 +25,7 @@ CONSTANTS
   Modes,      \* of "exclusive" and "shared"
   MaxLate,    \* how many requests are under way whose sender does not wait for them
   Renewals,   \* how many renewals of a client are under way at once
-  Forget,     \* a claim that has not asked for too long may be dropped from the queue
+  Forget,     \* a claim that has not last_seen for too long may be dropped from the queue
   Punctual,   \* a client that is not stopped reports a loss before time passes on
   Drops,      \* a lost hold may be dropped by its owner without a release
   Distinct,   \* requests are told apart by when they were sent; for traces
@@ -59,9 +59,9 @@ Expire(s) ==
   IN [s EXCEPT !.holds = @ \ gone, !.lapsed_offer = Largest({@} \cup lapsed)]
 Touch(s, c) ==
   IF s.lapsed_offer = 0 THEN s
-  ELSE LET q == [i \in DOMAIN s.queue |-> IF s.queue[i].id[1] = c THEN [s.queue[i] EXCEPT !.asked = now] ELSE s.queue[i]]
-       IN [s EXCEPT !.queue = q, !.lapsed_offer = IF \A i \in DOMAIN q : q[i].asked >= s.lapsed_offer THEN 0 ELSE s.lapsed_offer]
-Eligible(s) == {i \in DOMAIN s.queue : s.queue[i].asked >= s.lapsed_offer}
+  ELSE LET q == [i \in DOMAIN s.queue |-> IF s.queue[i].id[1] = c THEN [s.queue[i] EXCEPT !.last_seen = now] ELSE s.queue[i]]
+       IN [s EXCEPT !.queue = q, !.lapsed_offer = IF \A i \in DOMAIN q : q[i].last_seen >= s.lapsed_offer THEN 0 ELSE s.lapsed_offer]
+Eligible(s) == {i \in DOMAIN s.queue : s.queue[i].last_seen >= s.lapsed_offer}
 Without(q, ids) == SelectSeq(q, LAMBDA e : e.id \notin ids)
 Grant(e, lasts, offered) == [id |-> e.id, mode |-> e.mode, ends |-> now + lasts, offered |-> offered]
 (* Readers up to the first writer; a writer at the head, if nothing is held. *)
@@ -82,15 +82,15 @@ Join(s, e) ==
 Ahead(s, id) ==  \* the eligible claims ahead; all, if it is not queued
   LET at == {i \in DOMAIN s.queue : s.queue[i].id = id}
   IN {i \in Eligible(s) : at = {} \/ i < Least(at)}
-(* A request may drop claims that have not asked for long. It drops those that it looks at. *)
-Stale == {queue[i].id : i \in {j \in DOMAIN queue : queue[j].asked + Forget <= now}}
+(* A request may drop claims that have not last_seen for long. It drops those that it looks at. *)
+Stale == {queue[i].id : i \in {j \in DOMAIN queue : queue[j].last_seen + Forget <= now}}
 Dropping(s, ids) == [s EXCEPT !.queue = Without(@, ids)]
 
 Acquire(m, stale) ==
   IF m.id \in tombs /\ Flaw # "no_tombstone" THEN [s |-> S, answer |-> "refused"]
   ELSE LET s == Promote(Touch(Expire(Dropping(S, stale)), m.id[1]))
            own == {h \in s.holds : h.id = m.id}
-           e == [id |-> m.id, mode |-> m.mode, lease |-> m.lease, asked |-> now]
+           e == [id |-> m.id, mode |-> m.mode, lease |-> m.lease, last_seen |-> now]
        IN IF own # {}
           THEN [s |-> [s EXCEPT !.holds = {IF h.id = m.id THEN [h EXCEPT !.ends = Max(@, now + m.lease), !.offered = FALSE] ELSE h : h \in @}],
                 answer |-> "held"]
@@ -204,7 +204,8 @@ Symmetric == Permutations(Clients)
 
 ----------------------------------------------------------------------------
 (* Two states are the same if they differ only in what no later step can see.   *)
-(* Times count as what is left of them. `asked` is compared with `lapsed_offer`, with   *)
+(* Times count as what is left of them. `last_seen` is compared with           *)
+(* `lapsed_offer`, with                                                         *)
 (* the begin of an offer that may still lapse, and with the begin of later ones, *)
 (* which is no earlier than now + Least(Leases) - Offer. An age that is cut off  *)
 (* loses the second comparison: this made the view of the prototype inexact.     *)
@@ -212,8 +213,8 @@ Known == {m.id : m \in net} \cup {<<c, cl[c].k>> : c \in Clients} \cup {h.id : h
 Rank(id) == Cardinality({x \in Known : x[1] = id[1] /\ x[2] > id[2]})
 Pending == {m.id : m \in net} \cup {<<c, cl[c].k>> : c \in Clients}
 View == <<{<<h.id[1], Rank(h.id), h.mode, Max(h.ends - now, 0), h.offered,
-             IF h.offered THEN {i \in DOMAIN queue : queue[i].asked >= h.ends - Offer} ELSE {}>> : h \in holds},
-          [i \in DOMAIN queue |-> <<queue[i].id[1], Rank(queue[i].id), queue[i].mode, queue[i].lease, Min(now - queue[i].asked, Offer), queue[i].asked >= lapsed_offer>>],
+             IF h.offered THEN {i \in DOMAIN queue : queue[i].last_seen >= h.ends - Offer} ELSE {}>> : h \in holds},
+          [i \in DOMAIN queue |-> <<queue[i].id[1], Rank(queue[i].id), queue[i].mode, queue[i].lease, Min(now - queue[i].last_seen, Offer), queue[i].last_seen >= lapsed_offer>>],
           {<<id[1], Rank(id)>> : id \in tombs \cap Pending},
           {<<id[1], Rank(id)>> : id \in dropped \cap Known},
           {<<m.c, Rank(m.id), m.op, m.wait, m.mode, m.lease, m.tomb, IF m.start = 0 THEN -1 ELSE Max(m.start + m.lease - now, 0), m.live, m.sticky, m.answer>> : m \in net},

@@ -15,7 +15,7 @@ SameStore(e) ==
   /\ Len(queue') = Len(e.queue)
   /\ \A i \in DOMAIN queue' :
        LET mine == queue'[i] theirs == e.queue[i]
-       IN mine.id = <<theirs[1], theirs[2]>> /\ mine.asked = theirs[3] /\ mine.lease = theirs[4] /\ (mine.asked >= lapsed_offer') = theirs[5]
+       IN mine.id = <<theirs[1], theirs[2]>> /\ mine.last_seen = theirs[3] /\ mine.lease = theirs[4] /\ (mine.last_seen >= lapsed_offer') = theirs[5]
 SameAnswer(m, e) == m.live => \E told \in net' : told.id = m.id /\ told.op = m.op /\ told.start = m.start /\ told.answer = e.answer
 Kept(m) == m.answer = "" => \E x \in net' : x.id = m.id /\ x.op = m.op /\ x.start = m.start
 

@@ -174,7 +174,7 @@ class LockRow(abc.ABC):
         """What to record as the end of *seconds* that begin now."""
         return self.now + seconds
 
-    def left(self, hold: HoldRecord) -> float:
+    def remaining(self, hold: HoldRecord) -> float:
         """For how many seconds the lease of a hold goes on."""
         return hold.expires - self.now
 
@@ -202,7 +202,7 @@ class LockRow(abc.ABC):
         """
         return True
 
-    def watch(self, client: str) -> None:  # noqa: B027
+    def observe_client(self, client: str) -> None:  # noqa: B027
         """Notify the requesting client when *client* dies."""
 
     def notify(self, claim_id: str, client: str) -> None:  # noqa: B027
@@ -505,9 +505,9 @@ def _enqueue(
         row.join(claim)
         retry_after = min(retry_after, RECHECK_INTERVAL)
         if blocker is not None:
-            row.watch(blocker.client)
+            row.observe_client(blocker.client)
         else:
-            _watch_all(row, in_the_way)
+            _observe_holders(row, in_the_way)
     return Busy(holds[0] if holds else None, retry_after, (), holds=len(holds))
 
 
@@ -516,17 +516,17 @@ def _next_end(row: LockRow, holds: Iterable[HoldRecord], *, only_offered: bool) 
     that is not confirmed yet: the first waiter may be stopped.
     """
     ends = [
-        row.left(hold) if hold.lifetime != "client" else row.stays(hold)
+        row.remaining(hold) if hold.lifetime != "client" else row.stays(hold)
         for hold in holds
         if hold.offered or not only_offered
     ]
     return min([end for end in ends if end > 0.0], default=NEVER)
 
 
-def _watch_all(row: LockRow, holds: Iterable[HoldRecord]) -> None:
+def _observe_holders(row: LockRow, holds: Iterable[HoldRecord]) -> None:
     # The death of a client whose hold outlives it would be reported to every request.
     for client in {hold.client: None for hold in holds if not outlives(row, hold)}:
-        row.watch(client)
+        row.observe_client(client)
 
 
 def _renewed(row_of: Callable[[str], LockRow], claim: Claim) -> bool | None:
@@ -603,7 +603,7 @@ def convert(row: LockRow, request: Convert) -> Converted:
     if hold is not None and hold.mode == "upgrading":
         others = [other for other in row.holds() if other.id != claim_id]
         retry_after = min(_next_end(row, others, only_offered=False), RECHECK_INTERVAL)
-        _watch_all(row, others)
+        _observe_holders(row, others)
     return Converted(hold, retry_after, notified)
 
 
@@ -627,9 +627,9 @@ def break_lock(row: LockRow, request: BreakLock) -> Broken:
         if hold.cached:
             # Its client would grant it again without asking.
             row.notify(hold.id, hold.client)
-    found = broken or holds
+    affected = broken or holds
     notified = grant_and_notify(row, before, "")
-    return Broken(found[0] if found else None, bool(broken), notified)
+    return Broken(affected[0] if affected else None, bool(broken), notified)
 
 
 def resize(row: LockRow, request: Resize) -> Resized:
@@ -656,7 +656,7 @@ def resize(row: LockRow, request: Resize) -> Resized:
 def state(row: LockRow, name: str) -> LockState:
     """What is shown of a lock. Nothing is changed."""
     holds = tuple(
-        HoldState(hold, None if hold.lifetime == "client" else row.left(hold))
+        HoldState(hold, None if hold.lifetime == "client" else row.remaining(hold))
         for hold in row.holds()
         if not expired(row, hold)
     )
@@ -687,10 +687,10 @@ def _shown(row_of: Callable[[str], LockRow], name: str) -> LockState:
 
 def watch(row: LockRow, request: Watch) -> Watched:
     """What is shown of a lock; the claim is notified of changes from now on."""
-    shown = state(row, request.claim.name)
-    for hold in shown.holds:
-        row.watch(hold.record.client)
-    return Watched(shown, look_again(shown), row.observe(request.claim))
+    current = state(row, request.claim.name)
+    for hold in current.holds:
+        row.observe_client(hold.record.client)
+    return Watched(current, look_again(current), row.observe(request.claim))
 
 
 def look_again(state: LockState) -> float:

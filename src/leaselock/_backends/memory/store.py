@@ -71,13 +71,13 @@ class Table:
         micros: Callable[[], int],
         alive: Callable[[str], bool],
         notify: Callable[[str, str], None],
-        watch: Callable[[str, str], None],
+        observe_client: Callable[[str, str], None],
     ) -> None:
         self.now = now
         self.micros = micros
         self.alive = alive
         self.notify = notify
-        self.watch = watch
+        self.observe_client = observe_client
         self.entries: dict[str, Entry] = {}
         self.tombstones: dict[str, float] = {}
         # The greatest token of the entries that were removed: later ones are greater.
@@ -167,10 +167,10 @@ class MemoryRow(EntryRow):
         tombstones.pop(claim_id, None)  # the dict is in the order of their ends
         tombstones[claim_id] = self.now + TOMBSTONE_TTL
 
-    def watch(self, client: str) -> None:
+    def observe_client(self, client: str) -> None:
         """Notify the requesting client when *client* dies."""
         if client != self.client:
-            self.table.watch(self.client, client)
+            self.table.observe_client(self.client, client)
 
     def notify(self, claim_id: str, client: str) -> None:
         """Notify the client; the requesting one is notified by the reply."""
@@ -190,14 +190,16 @@ class SharedDatabase:
     def __init__(self, now: Callable[[], float]) -> None:
         self.mutex = threading.Lock()
         self.messages: dict[str, SimpleQueue[str | None]] = {}
-        self.table = Table(now, _micros, self.messages.__contains__, self._notify, self._watch)
+        self.table = Table(
+            now, _micros, self.messages.__contains__, self._notify, self._observe_client
+        )
 
     def _notify(self, client: str, claim_id: str) -> None:
         messages = self.messages.get(client)
         if messages is not None:  # otherwise the client has died
             messages.put(claim_id)
 
-    def _watch(self, client: str, watched: str) -> None:
+    def _observe_client(self, client: str, other: str) -> None:
         """All clients are notified of every death, so there is nothing to remember."""
 
     def end(self, client: str) -> None:
@@ -282,8 +284,8 @@ class Listener(Node):
             # Checked after the callback is in place, so no interruption is missed.
             if self.ended:
                 raise NotApplied("the client was closed")
-            left = max(0.0, min(until - self.store.now(), LONGEST_WAIT))
-            message = messages.get(timeout=0.0 if request.interrupt.is_set else left)
+            remaining = max(0.0, min(until - self.store.now(), LONGEST_WAIT))
+            message = messages.get(timeout=0.0 if request.interrupt.is_set else remaining)
         except Empty:
             message = None
         finally:

@@ -77,7 +77,7 @@ class ClientRegistry:
         try:
             fifo = os.open(self.path(client, "wake"), os.O_WRONLY | OPEN)
         except OSError:
-            return  # it has died, which the kernel reports to the clients that watch it
+            return  # it has died, which the kernel reports to the clients that observe it
         try:
             os.write(fifo, number.to_bytes(MESSAGE_SIZE, "big"))
         except (BlockingIOError, BrokenPipeError):

@@ -56,7 +56,7 @@ class File:
             self.notified.update(claim_ids)
             self.notifications += 1
 
-    def left(self, until: float) -> float:
+    def remaining(self, until: float) -> float:
         """The seconds until *until*, limited to what a lock accepts as timeout."""
         return max(0.0, min(until - self.now(), LONGEST_WAIT))
 

@@ -41,10 +41,10 @@ def make_fifo(path: str) -> int:
     return os.open(path, os.O_RDWR | OPEN)
 
 
-def wait(fifo: int, watched: Iterable[int], seconds: float) -> list[int]:
-    """Wait until *fifo* can be read or one of *watched* has hung up, at most *seconds*."""
+def wait(fifo: int, others: Iterable[int], seconds: float) -> list[int]:
+    """Wait until *fifo* can be read or one of *others* has hung up, at most *seconds*."""
     poll = select.poll()
     poll.register(fifo, select.POLLIN)
-    for other in watched:
+    for other in others:
         poll.register(other, 0)  # a hang-up is always reported
     return [ready for ready, _ in poll.poll(math.ceil(seconds * 1000))]

@@ -1,6 +1,6 @@
-"""The files of the own client, the clients that it watches, and the messages that it receives.
+"""The files of the own client, the clients that it observes, and the messages that it receives.
 
-Only the client keeps its fifo open for writing. A client that watches it gets a hang-up event when
+Only the client keeps its fifo open for writing. A client that observes it gets a hang-up event when
 the last process that had the fifo open is gone: the client, or a child that inherited both files.
 """
 
@@ -20,7 +20,7 @@ from leaselock._backends.sqlite.client_registry import (
 from leaselock._backends.sqlite.kernel import OPEN
 from leaselock._core.backend import WAKE_ALL
 
-MOST_WATCHED = 256
+MOST_OBSERVED = 256
 NOT_OPEN = -1
 
 
@@ -31,7 +31,7 @@ class Liveness:
         self.registry = registry
         self.client = client
         self.mutex = threading.Lock()
-        self.watched: dict[str, int] = {}
+        self.observed: dict[str, int] = {}
         registry.remove_dead()
         self.wake = self.live = NOT_OPEN
         try:
@@ -53,22 +53,22 @@ class Liveness:
         kernel.lock(self.live)
         os.rename(path, self.registry.path(self.client, "live"))
 
-    def watch(self, client: str) -> None:
+    def observe_client(self, client: str) -> None:
         """Make `await_wakeup` return when *client* dies."""
         with self.mutex:
-            if client in self.watched:
+            if client in self.observed:
                 return
-            if len(self.watched) >= MOST_WATCHED:
-                os.close(self.watched.pop(next(iter(self.watched))))
+            if len(self.observed) >= MOST_OBSERVED:
+                os.close(self.observed.pop(next(iter(self.observed))))
             try:
                 fifo = os.open(self.registry.path(client, "wake"), os.O_RDONLY | OPEN)
             except FileNotFoundError:
                 fifo = -1
             if fifo >= 0 and self.registry.alive(client):
-                self.watched[client] = fifo
+                self.observed[client] = fifo
             elif fifo >= 0:
                 os.close(fifo)
-        if client in self.watched:
+        if client in self.observed:
             os.write(self.wake, NO_MESSAGE)
         else:
             self.registry.notify(self.client, WAKE_ALL_NUMBER)
@@ -79,14 +79,14 @@ class Liveness:
         None after *seconds*, and when the wait was interrupted.
         """
         with self.mutex:
-            watched = {fifo: client for client, fifo in self.watched.items()}
-        events = kernel.wait(self.wake, watched, seconds)
-        dead = [watched[fifo] for fifo in events if fifo in watched]
+            clients = {fifo: client for client, fifo in self.observed.items()}
+        events = kernel.wait(self.wake, clients, seconds)
+        dead = [clients[fifo] for fifo in events if fifo in clients]
         return self._received(self.wake in events, dead)
 
     def _received(self, readable: bool, dead: list[str]) -> tuple[str, ...]:
         for client in dead:
-            self._unwatch(client)
+            self._stop_observing(client)
         data = os.read(self.wake, 8192 * MESSAGE_SIZE) if readable else b""
         messages = [data[i : i + MESSAGE_SIZE] for i in range(0, len(data), MESSAGE_SIZE)]
         numbers = [int.from_bytes(one, "big") for one in messages if one != NO_MESSAGE]
@@ -95,9 +95,9 @@ class Liveness:
     def _claim(self, number: int) -> str:
         return WAKE_ALL if number == WAKE_ALL_NUMBER else f"{self.client}:{number}"
 
-    def _unwatch(self, client: str) -> None:
+    def _stop_observing(self, client: str) -> None:
         with self.mutex:
-            fifo = self.watched.pop(client, None)
+            fifo = self.observed.pop(client, None)
             if fifo is not None:
                 os.close(fifo)
 
@@ -117,7 +117,7 @@ class Liveness:
 
     def close_descriptors(self) -> None:
         """Close all descriptors. A forked child does that without ending its parent's client."""
-        for file in (self.live, self.wake, *self.watched.values()):
+        for file in (self.live, self.wake, *self.observed.values()):
             if file != NOT_OPEN:
                 os.close(file)
-        self.watched = {}
+        self.observed = {}

@@ -49,44 +49,46 @@ SQL = _named(statement_text("queries.sql"))
 
 
 class Context:
-    """One transaction: its client, its time, and the clients to wake and to watch after COMMIT."""
+    """One transaction: its client, its time, and the clients to wake or observe after COMMIT."""
 
     __slots__ = (
-        *("database", "lives", "local", "micros", "now", "odd", "own", "registry", "remote"),
-        "watched",
+        *("client", "database", "lives", "local", "micros", "now", "odd", "registry", "remote"),
+        "observed",
     )
 
     def __init__(
         self,
         database: sqlite3.Connection,
         registry: ClientRegistry,
-        own: str,
+        client: str,
         now: float,
         micros: int,
     ) -> None:
         self.database = database
         self.registry = registry
-        self.own = own
+        self.client = client
         self.now = now
         self.micros = micros
-        self.lives: dict[str, bool] = {own: True}
+        self.lives: dict[str, bool] = {client: True}
         self.local: list[str] = []
         self.remote: list[tuple[str, str]] = []
-        self.watched: list[str] = []
+        self.observed: list[str] = []
         self.odd: set[str] = set()
 
     def row(self, name: str) -> FileLockRow:
         """The row of a lock; Unreadable if no lock can have the name."""
         if not is_text(name) or name in self.odd:
-            shown = readable_text(name)
-            raise Unreadable(f"the file has a row whose name, here {shown!r:.80}, no lock can have")
+            readable = readable_text(name)
+            raise Unreadable(
+                f"the file has a row whose name, here {readable!r:.80}, no lock can have"
+            )
         return FileLockRow(self, name)
 
     def names(self) -> list[str]:
         """The names that may be in use; those that no lock can have as they can be shown."""
-        found = [name for (name,) in self.database.execute(SQL["names"]).fetchall()]
-        self.odd = {readable_text(name) for name in found if not is_text(name)}
-        return [readable_text(name) for name in found]
+        names = [name for (name,) in self.database.execute(SQL["names"]).fetchall()]
+        self.odd = {readable_text(name) for name in names if not is_text(name)}
+        return [readable_text(name) for name in names]
 
     def alive(self, client: str) -> bool:
         """Whether the client is alive. The client of this transaction is."""
@@ -126,13 +128,13 @@ class FileLockRow(LockRow):
         if row is not None and row[2]:
             self.kept = self._lasting("lock", [_hold(*row[2:-1])._replace(free_from=row[-1])])
         elif row is not None and row[2] is not None:
-            found = starmap(_hold, self.execute(SQL["holds"], (name,)).fetchall())
-            self.kept = self._lasting("hold", found)
+            holds = starmap(_hold, self.execute(SQL["holds"], (name,)).fetchall())
+            self.kept = self._lasting("hold", holds)
 
-    def _lasting(self, table: str, found: Iterable[HoldRecord]) -> list[HoldRecord]:
+    def _lasting(self, table: str, holds: Iterable[HoldRecord]) -> list[HoldRecord]:
         """The holds of a table; Unreadable if one cannot be read and may last."""
         kept, ended = [], []
-        for hold in found:
+        for hold in holds:
             try:
                 kept.append(checked(hold, *_key(table, self.name)))
             except Unreadable:
@@ -220,9 +222,9 @@ class FileLockRow(LockRow):
                 self.execute(SQL["end watch"], (self.name, claim_id))
 
     def _take_out(self, hold_id: str) -> HoldRecord | None:
-        found = next((hold for hold in self.kept if hold.id == hold_id), None)
-        self.kept = [hold for hold in self.kept if hold is not found]
-        return found
+        taken = next((hold for hold in self.kept if hold.id == hold_id), None)
+        self.kept = [hold for hold in self.kept if hold is not taken]
+        return taken
 
     def queue(self) -> Iterator[Claim]:
         """The waiters, in order. Rows that were read may be deleted meanwhile."""
@@ -293,14 +295,14 @@ class FileLockRow(LockRow):
         self.execute(SQL["expire tombstones"], (self.now,))
         self.execute(SQL["tombstone"], (claim, self.now + TOMBSTONE_LIFETIME))
 
-    def watch(self, client: str) -> None:
+    def observe_client(self, client: str) -> None:
         """Notify the client of this transaction when *client* dies."""
-        if client != self.context.own:
-            self.context.watched.append(client)
+        if client != self.context.client:
+            self.context.observed.append(client)
 
     def notify(self, claim_id: str, client: str) -> None:
         """Notify the client; the own client by the reply."""
-        if client == self.context.own:
+        if client == self.context.client:
             self.context.local.append(claim_id)
         else:
             self.context.remote.append((claim_id, client))

@@ -109,7 +109,7 @@ class Store(Node):
         """The reply; NotApplied if other transactions keep the file busy until *until*."""
         file = self.file
         mutex = file.mutex  # closing the file replaces it
-        if not mutex.acquire(False) and not mutex.acquire(timeout=file.left(until)):
+        if not mutex.acquire(False) and not mutex.acquire(timeout=file.remaining(until)):
             raise NotApplied(f"{file.path} was busy with other requests of this process")
         try:
             # A release in a file that was replaced does no harm; a grant would.
@@ -160,11 +160,11 @@ class Store(Node):
         """
         file = self.file
         database = file.open(until, trusting=True)
-        own = file.liveness.client if file.liveness is not None and replies else ""
+        requester = file.liveness.client if file.liveness is not None and replies else ""
 
         def once() -> tuple[Context, T]:
             now, micros = file.now(), time.time_ns() // 1000
-            context = Context(database, file.registry(), own, now, micros)
+            context = Context(database, file.registry(), requester, now, micros)
             return context, transact(database, lambda: work(context))
 
         def attempt() -> tuple[Context, T]:
@@ -179,8 +179,8 @@ class Store(Node):
         for claim_id, client in context.remote:
             context.registry.notify(client, int(claim_id.rpartition(":")[2]))
         file.notify(context.local)
-        for client in context.watched:
-            file.begin_client(own).watch(client)
+        for client in context.observed:
+            file.begin_client(requester).observe_client(client)
         return result
 
     def _answer(self, request: Request[R], until: float) -> R:
@@ -272,8 +272,8 @@ class Store(Node):
         """End the holds and claims of dead clients, then delete the rows of names that are not used
         any more, then return their space: one transaction.
         """
-        file, found = self.file, request.position
-        position = found if isinstance(found, Position) else Position("names")
+        file, given = self.file, request.position
+        position = given if isinstance(given, Position) else Position("names")
         if position.part == "names":
             work = partial(_tidied, position.after, oldest(file.token_ttl))
             ended, last = self._transaction(until, work, replies=False)
@@ -316,8 +316,8 @@ class Listener(Node):
                 # Checked after the callback is in place, so no interruption is missed.
                 if self.ended:
                     raise NotApplied("the client was closed")
-                left = 0.0 if request.interrupt.is_set else self.file.left(until)
-                claim_ids = liveness.await_wakeup(left)
+                remaining = 0.0 if request.interrupt.is_set else self.file.remaining(until)
+                claim_ids = liveness.await_wakeup(remaining)
                 self.file.notify(claim_ids)
                 return claim_ids
             finally:

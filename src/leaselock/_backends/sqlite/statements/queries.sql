@@ -62,7 +62,7 @@ UPDATE lock SET permits = ? WHERE name = ?
 UPDATE lock SET lapsed_offer = ? WHERE name = ?
 
 -- queue
-SELECT name, id, client, lease, metadata, since, mode, permits, asked FROM waiter
+SELECT name, id, client, lease, metadata, since, mode, permits, last_seen FROM waiter
 WHERE name = ? ORDER BY ticket
 
 -- has queue
@@ -72,27 +72,27 @@ SELECT 1 FROM waiter WHERE name = ? LIMIT 1
 SELECT 1 FROM waiter WHERE id = ?
 
 -- ahead
-SELECT name, id, client, lease, metadata, since, mode, permits, asked FROM waiter
+SELECT name, id, client, lease, metadata, since, mode, permits, last_seen FROM waiter
 WHERE name = :name
   AND ticket < coalesce((SELECT ticket FROM waiter WHERE id = :id), 9223372036854775807)
 ORDER BY ticket DESC
 
 -- behind
-SELECT name, id, client, lease, metadata, since, mode, permits, asked FROM waiter
+SELECT name, id, client, lease, metadata, since, mode, permits, last_seen FROM waiter
 WHERE name = :name AND ticket > (SELECT ticket FROM waiter WHERE id = :id)
 ORDER BY ticket LIMIT 1
 
 -- join
-INSERT INTO waiter (name, ticket, id, client, lease, metadata, since, mode, permits, asked)
+INSERT INTO waiter (name, ticket, id, client, lease, metadata, since, mode, permits, last_seen)
 VALUES (:name, 1 + coalesce((SELECT max(ticket) FROM waiter WHERE name = :name), 0),
         :id, :client, :lease, :metadata, :since, :mode, :permits, :last_seen)
-ON CONFLICT (id) DO UPDATE SET asked = excluded.asked
+ON CONFLICT (id) DO UPDATE SET last_seen = excluded.last_seen
 
 -- touch
-UPDATE waiter SET asked = ? WHERE name = ? AND client = ?
+UPDATE waiter SET last_seen = ? WHERE name = ? AND client = ?
 
 -- find untouched
-SELECT 1 FROM waiter WHERE name = ? AND asked < ? LIMIT 1
+SELECT 1 FROM waiter WHERE name = ? AND last_seen < ? LIMIT 1
 
 -- length
 SELECT count(*) FROM waiter WHERE name = ?

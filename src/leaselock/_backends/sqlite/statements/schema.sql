@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS waiter (
     since  REAL NOT NULL,
     mode   TEXT NOT NULL,
     permits INTEGER NOT NULL,
-    asked  REAL NOT NULL,
+    last_seen REAL NOT NULL,
     PRIMARY KEY (name, ticket)
 ) WITHOUT ROWID;
 
