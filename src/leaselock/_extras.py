@@ -17,9 +17,9 @@ def install_command(extra: str, otherwise: str) -> str:
         every = []
     mark = f"extra=='{extra}'"
     # Build tools differ in spaces and quotes.
-    found = [
+    extras = [
         requirement.strip()
         for requirement, _, condition in every
         if condition.replace(" ", "").replace('"', "'") == mark
     ]
-    return "pip install " + " ".join(f"'{each}'" for each in found or [otherwise])
+    return "pip install " + " ".join(f"'{each}'" for each in extras or [otherwise])

@@ -42,12 +42,12 @@ def holder_document(holder: Holder | Waiter | None) -> dict[str, object] | None:
         return None
     since = holder.since or None  # 0.0 where the store does not know it
     # A waiter lacks some fields of a holder.
-    shown = {
+    document = {
         field: getattr(holder, field, Holder._field_defaults.get(field))
         for field in Holder._fields
         if field not in NOT_SHOWN
     }
-    return shown | {
+    return document | {
         "since": since,
         "since_utc": None if since is None else utc_time(since),
         "gone": is_stale(holder) if isinstance(holder, Holder) else None,

@@ -117,13 +117,13 @@ def advance(
         for key, hold in _holds(locks).items()
         if hold.remaining is not None
     }
-    found = () if first else tuple(_changes(before, locks, at, clock - before.clock, broken))
-    granted = sum(change.kind == "granted" for change in found)
+    changes = () if first else tuple(_changes(before, locks, at, clock - before.clock, broken))
+    granted = sum(change.kind == "granted" for change in changes)
     grants = tuple(pair for pair in before.grants if pair[0] > clock - RATE_WINDOW)
     grants = (*grants, (clock, granted))
     # The grants of the first snapshot in the window happened before it.
     span = clock - grants[0][0]
-    lost = sum(_is_loss(change) for change in found)
+    lost = sum(_is_loss(change) for change in changes)
     return View(
         before.number + 1,
         at,
@@ -132,8 +132,8 @@ def advance(
         None,
         locks,
         tuple(deadlocks(before.locks, locks)),
-        found,
-        (*before.recent, *found)[-RECENT:],
+        changes,
+        (*before.recent, *changes)[-RECENT:],
         sum(count for _, count in grants[1:]) / span if span > 0 else 0.0,
         before.losses + lost,
         leases,
@@ -203,8 +203,10 @@ def _end_of(hold: Holder, elapsed: float, lease: float) -> Kind:
     """Whether a hold that is gone has expired. A hold that is renewed always has more than half of
     its lease left, so one with less, which could have ended by now, was not renewed.
     """
-    left = hold.remaining
-    late = left is not None and left <= elapsed and (hold.detached or left < lease / 2)
+    remaining = hold.remaining
+    late = (
+        remaining is not None and remaining <= elapsed and (hold.detached or remaining < lease / 2)
+    )
     return "expired" if late else "released"
 
 

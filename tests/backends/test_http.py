@@ -42,7 +42,7 @@ def test_lines_without_chunks() -> None:
 
 def test_the_last_line_of_a_reply_of_known_length_needs_no_end() -> None:
     lines = Lines()
-    lines.left = 5
+    lines.remaining = 5
     assert lines.feed(b"ab\n") == [b"ab"]
     assert not lines.ended
     assert lines.feed(b"cd") == [b"cd"]

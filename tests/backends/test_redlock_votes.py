@@ -47,7 +47,7 @@ class Masters:
         masters: Any = [Master(f"m{i}", Locks(self, i)) for i in range(5)]  # type: ignore[arg-type]
         self.locks = Redlock(masters, CAPABILITIES, lambda: 0.0, lambda: 0.5)
         self.say: dict[type, tuple[Any, ...]] = {}
-        self.asked: list[tuple[int, Any]] = []
+        self.requests: list[tuple[int, Any]] = []
 
     def run(self, operation: Operation[Any]) -> Any:
         """Run an operation to its end; the operations that it spawns run first."""
@@ -84,7 +84,7 @@ class Locks:
 
     async def request(self, request: Any, until: float) -> Any:
         """Return the predefined answer of the master."""
-        self.masters.asked.append((self.number, request))
+        self.masters.requests.append((self.number, request))
         said = self.masters.say[type(request)][self.number]
         if isinstance(said, Exception):
             raise said
@@ -140,7 +140,7 @@ def test_a_failed_release_of_a_try_is_repeated() -> None:
         Release: (BACK,) * 5,
     }
     assert isinstance(masters.run(masters.locks.acquire(CLAIM, wait=False, until=SOON)), Busy)
-    assert masters.asked[-1] == (2, Release(CLAIM, tombstone=True))
+    assert masters.requests[-1] == (2, Release(CLAIM, tombstone=True))
     assert not any(masters.locks.pending_releases.requests.values())
 
 
@@ -149,7 +149,7 @@ def test_an_undone_vote_is_released_even_if_its_token_was_raised() -> None:
     masters.say = {Acquire: (OLD, NEW, OLD, BUSY, BUSY), RaiseToken: (LOST,) * 5}
     masters.say |= {ReleaseGrant: (BACK,) * 5, Release: (BACK,) * 5}
     assert isinstance(masters.run(masters.locks.acquire(CLAIM, wait=False, until=SOON)), Busy)
-    released = {node for node, request in masters.asked if isinstance(request, Release)}
+    released = {node for node, request in masters.requests if isinstance(request, Release)}
     assert released == {0, 1, 2}
 
 
@@ -159,7 +159,7 @@ def test_a_late_vote_for_a_released_claim_is_released_with_a_tombstone() -> None
     masters.locks.pending_releases.add(2, CLAIM)
     masters.locks.pending_releases.add(2, CLAIM, OLD.token)
     assert masters.run(masters.locks.pending_releases.send(2))
-    assert masters.asked == [(2, Release(CLAIM, tombstone=True))]
+    assert masters.requests == [(2, Release(CLAIM, tombstone=True))]
 
 
 def test_no_state_is_kept_of_a_try() -> None:
@@ -214,7 +214,7 @@ def test_the_reason_is_that_of_so_many_masters_that_the_others_are_no_majority(
     failed: list[Any], reason: str
 ) -> None:
     votes = Votes(3)
-    votes.asked = 3
+    votes.requests = 3
     for master, why in enumerate(failed):
         votes.fail(master, not_applied("no", why))
     assert votes.error("acquire", ["m0", "m1", "m2"]).reason == reason

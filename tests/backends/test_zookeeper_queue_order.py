@@ -47,7 +47,7 @@ def test_position_in_every_order_of_the_list(start: int, marks: tuple[str, ...])
         for index, owner in enumerate(OWNERS):
             found = position_of(listed, owner)
             assert found is not None
-            assert (found.own.node, found.first.node) == (queue[index], queue[0])
+            assert (found.entry.node, found.first.node) == (queue[index], queue[0])
             ahead = found.ahead.node if found.ahead else None
             assert ahead == (queue[index - 1] if index else None)
 
@@ -165,7 +165,7 @@ def test_modes_wait_for_the_nearest_that_conflicts(
     for listed in itertools.permutations(READERS):
         place = position_of(listed, owner)
         assert place is not None
-        assert place.own.mode == mode
+        assert place.entry.mode == mode
         assert (place.ahead and place.ahead.node) == (READERS[ahead] if ahead is not None else None)
         assert (place.upgrades, place.is_next) == (False, False)
         assert ahead is None or place.holds == holds
@@ -189,7 +189,7 @@ def test_all_behind_an_upgrade_wait_for_it() -> None:
         before, own = position_of(listed, "a"), position_of(listed, "b")
         assert before is not None
         assert own is not None
-        assert (before.ahead, own.ahead, own.own.mode) == (None, None, "update")
+        assert (before.ahead, own.ahead, own.entry.mode) == (None, None, "update")
 
 
 def test_a_try_looks_only_for_what_conflicts() -> None:
@@ -205,7 +205,7 @@ def test_the_sides_of_curator_ignore_all_other_formats() -> None:
     place = position_of(queue, "b")
     assert place is not None
     assert place.ahead is not None
-    assert (place.ahead.mode, place.own.mode) == ("shared", "exclusive")
+    assert (place.ahead.mode, place.entry.mode) == ("shared", "exclusive")
     assert incompatible(queue, CURATOR_WRITE) is None
     for mark in (KAZOO, KAZOO_READ, CURATOR):
         assert incompatible([*queue, written("c", mark, 3)], CURATOR_READ) is not None

@@ -40,7 +40,7 @@ async def top_marks_them(url: str) -> None:
         monitor = Monitor(client, interval=0.1)
         app = Top(monitor)
         async with app.run_test() as pilot:
-            while app.shown.deadlocked != set(NAMES):
+            while app.view.deadlocked != set(NAMES):
                 await pilot.pause(0.1)
             table = app.table
             shown = [str(table.get_row_at(row)[0]) for row in range(table.row_count)]

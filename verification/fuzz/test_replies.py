@@ -170,7 +170,7 @@ def test_any_names_of_nodes_are_a_queue(nodes: list[str], owner: str) -> None:
     assert {one.node for one in queue} <= {*nodes}
     assert {one.node for one in entries_of(nodes, owner)} <= {*nodes}
     position = position_of(nodes, owner)
-    assert position is None or position.own.owner == owner
+    assert position is None or position.entry.owner == owner
     incompatible(nodes, KAZOO)
     for node in nodes:
         name = decoded(node)

@@ -183,8 +183,8 @@ def split_urls(text: str) -> list[str]:
 
 
 def _several(urls: str) -> object:
-    found = split_urls(urls)
-    return found if len(found) > 1 else urls
+    parts = split_urls(urls)
+    return parts if len(parts) > 1 else urls
 
 
 def _load(value: str) -> StoreType:
@@ -221,15 +221,15 @@ def _installed(scheme: str, url: str) -> StoreType:
     from importlib.metadata import entry_points
 
     points = entry_points(group=GROUP)
-    found = {point.value: point for point in points if point.name.lower() == scheme}
-    if not found:
+    installed = {point.value: point for point in points if point.name.lower() == scheme}
+    if not installed:
         known = ", ".join(f"{name}://" for name in sorted({*SCHEMES, *points.names}))
         # Without its scheme, the text may begin with a user name and a password.
         named = repr(scheme) if "@" not in url else "this text"
         raise ValueError(f"no store is known for {named}: the URL of one begins with {known}")
-    if len(found) > 1:
-        raise ValueError(f"several stores are installed for {scheme}://: {', '.join(found)}")
-    (point,) = found.values()
+    if len(installed) > 1:
+        raise ValueError(f"several stores are installed for {scheme}://: {', '.join(installed)}")
+    (point,) = installed.values()
     try:
         store = point.load()
     except Exception as error:

@@ -11,7 +11,7 @@ def time_per_address(host: str, port: int, seconds: float) -> float:
     Client libraries try one after the other, each for the whole of their timeout.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
         return seconds  # the client library reports it
-    return seconds / max(1, len(found))
+    return seconds / max(1, len(addresses))

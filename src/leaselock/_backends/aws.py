@@ -237,10 +237,10 @@ class Connection:
         try:
             client = self.client()
             # To make the client is no time of the service, and may take long.
-            left = until - (began if self.made_at >= began else self.now())
-            if left <= -GRACE:
+            remaining = until - (began if self.made_at >= began else self.now())
+            if remaining <= -GRACE:
                 raise StoreUnreachable(f"{self.where}: the time for the request was over")
-            self._limits.left = max(left, GRACE)
+            self._limits.remaining = max(remaining, GRACE)
             reply: dict[str, Any] = getattr(client, operation)(**arguments)
             if "Body" in reply:
                 reply["Body"] = reply["Body"].read()
@@ -266,7 +266,7 @@ class Connection:
             # A ValueError is about a setting: an endpoint or a region of a wrong form.
             raise self._not_sent(error) from error
         finally:
-            self._limits.left = None
+            self._limits.remaining = None
 
     def client(self) -> Any:
         """The client; the first call makes it."""
@@ -308,9 +308,9 @@ class Connection:
 
     def _limit(self, context: dict[str, Any], **_: object) -> None:
         """Limit the time of a request: botocore reads this from its context."""
-        left = getattr(self._limits, "left", None)
-        if left is not None:
-            context["read_timeout"] = left
+        remaining = getattr(self._limits, "left", None)
+        if remaining is not None:
+            context["read_timeout"] = remaining
 
     def _refusal(self, error: Any) -> NotApplied | OutcomeUnknown:
         """What an error that the service has replied means."""

@@ -33,8 +33,8 @@ class Library(NamedTuple):
 
     def supports(self, version: str) -> bool:
         """Whether *version* is one of them."""
-        found, newest = numbers(version), numbers(self.newest)
-        return numbers(self.lowest) <= found and found[: len(newest)] <= newest
+        installed, newest = numbers(version), numbers(self.newest)
+        return numbers(self.lowest) <= installed and installed[: len(newest)] <= newest
 
 
 # By the package that is imported.
@@ -53,8 +53,8 @@ LIBRARIES = {
 
 def numbers(version: str) -> list[int]:
     """The numbers at the beginning of a version, to be compared: [8, 1] of "8.1" and "8.1b2"."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return [int(number) for number in found[0].split(".")] if found else [0]
+    match = re.match(r"\d+(\.\d+)*", version)
+    return [int(number) for number in match[0].split(".")] if match else [0]
 
 
 def library(module: str, extra: str) -> ModuleType:
@@ -70,7 +70,7 @@ def check_version(package: str, extra: str = "") -> None:
     """ImportError if the installed version of *package* is not supported, or there is none."""
     supported = LIBRARIES[package]
     try:
-        found = import_module(package)
+        module = import_module(package)
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
@@ -79,7 +79,7 @@ def check_version(package: str, extra: str = "") -> None:
         command = install_command(extra, supported.requirement)
         raise ImportError(f"{package} is not installed: {command}") from error
     # PyMySQL says in `__version__` which version of mysqlclient it stands in for.
-    version = str(getattr(found, "VERSION_STRING", None) or getattr(found, "__version__", "?"))
+    version = str(getattr(module, "VERSION_STRING", None) or getattr(module, "__version__", "?"))
     if not supported.supports(version):
         raise ImportError(
             f"{supported.project} {version} is installed, and leaselock supports "

@@ -83,7 +83,7 @@ class Wire(Protocol):
     poll: Any = None
     polled = 0
 
-    def left(self, until: float) -> float:
+    def remaining(self, until: float) -> float:
         """Seconds until then, as far as one wait may last."""
         return min(LONGEST_WAIT, max(0.0, until - self.now()))
 
@@ -154,7 +154,7 @@ class ThreadWire(Wire):
     def _ready(self, events: int, until: float) -> int:
         """Wait for the socket. Returns what it is ready for, 0 when the time is up."""
         while True:
-            for _, happened in self._poll_for(events, self.left(until)):
+            for _, happened in self._poll_for(events, self.remaining(until)):
                 writable = WRITE if happened & POLLOUT else 0
                 # An error or the end of the connection shows when it is read.
                 return writable | (READ if happened & ~POLLOUT else 0)
@@ -217,7 +217,7 @@ class TaskWire(Wire):
         self.running = self.steps(request, until)
         self._advance(self.running.send, None)
         if self.running is not None:
-            self.timer = loop.call_later(self.left(until), self._time_up, until)
+            self.timer = loop.call_later(self.remaining(until), self._time_up, until)
         return future
 
     def _advance(self, step: Callable[[Any], Any], argument: Any) -> None:
@@ -281,7 +281,9 @@ class TaskWire(Wire):
         if self.running is None or self.loop is None:
             return
         if self.now() < until:
-            self.timer = self.loop.call_later(max(0.001, self.left(until)), self._time_up, until)
+            self.timer = self.loop.call_later(
+                max(0.001, self.remaining(until)), self._time_up, until
+            )
         else:
             self._advance(self.running.throw, TimeoutError())
 
@@ -339,9 +341,9 @@ class TaskWire(Wire):
 
 
 def _on_ready(wire: weakref.ref[TaskWire], happened: int) -> None:
-    found = wire()
-    if found is not None:
-        found.ready(happened)
+    connection = wire()
+    if connection is not None:
+        connection.ready(happened)
 
 
 def shut_down(connected: Any) -> None:

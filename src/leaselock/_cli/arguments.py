@@ -74,11 +74,11 @@ def _options_first(parser: Parser, argv: Sequence[str]) -> Sequence[str]:
     if not after or name == [END] or not after[0].startswith("-") or after[0] == END:
         return argv
     end = after.index(END) if END in after else len(after)
-    own = [END, *name, *after[end:]]
-    found = parser.parse_args([*head, *after[:end], *own], argparse.Namespace())
+    command = [END, *name, *after[end:]]
+    options = parser.parse_args([*head, *after[:end], *command], argparse.Namespace())
     # Without a "--" only -c can say what to run.
-    complete = found.argv == own and (end < len(after) or found.shell is not None)
-    return [*head, *after[:end], *own] if complete else argv
+    complete = options.argv == command and (end < len(after) or options.shell is not None)
+    return [*head, *after[:end], *command] if complete else argv
 
 
 def parser_of(command: str) -> Parser:

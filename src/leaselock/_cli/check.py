@@ -20,8 +20,8 @@ def do_check(options: TokenOptions) -> int:
     name, token = options.name, token_of(options)
     with open_client(options) as client:
         holders = client.lock(name).holders()
-    found = [holder for holder in holders if holder.token == token]
-    holder = next(iter(found or holders), None)
+    matching = [holder for holder in holders if holder.token == token]
+    holder = next(iter(matching or holders), None)
     document = {"name": name, "token": token, "holder": holder_document(holder)}
     if holder is None or holder.token != token:
         text = f"{name!r} is {state_of(holder)}"

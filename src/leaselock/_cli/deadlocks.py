@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 def do_deadlocks(options: Options) -> int:
     """Print the deadlocks of the store; exit 1 if there are any."""
     with open_client(options) as client:
-        found = client.deadlocks()
+        deadlocks = client.deadlocks()
     if options.json:
-        answer(options, {"deadlocks": [deadlock_document(deadlock) for deadlock in found]})
-    elif found:
-        print("\n\n".join("\n".join(deadlock_lines(deadlock)) for deadlock in found))
-    return exit_codes.UNMET if found else 0
+        answer(options, {"deadlocks": [deadlock_document(deadlock) for deadlock in deadlocks]})
+    elif deadlocks:
+        print("\n\n".join("\n".join(deadlock_lines(deadlock)) for deadlock in deadlocks))
+    return exit_codes.UNMET if deadlocks else 0
 
 
 def deadlocks_of(client: Client, locks: Iterable[LockInfo]) -> list[Deadlock]:

@@ -22,9 +22,9 @@ def do_extend(options: ExtendOptions) -> int:
         before = lease.remaining
         lease.extend(options.lease)
         remaining = lease.remaining
-    left = format_duration(remaining)
+    duration = format_duration(remaining)
     longer = before > options.lease
     if longer and not options.quiet and not options.json:
-        say(f"the lease on {name!r} has {left} left already, which is longer: it stays so")
+        say(f"the lease on {name!r} has {duration} left already, which is longer: it stays so")
     document = {"name": name, "token": token, "remaining": remaining, "extended": not longer}
-    return done(options, document, f"the lease on {name!r} ends in {left}")
+    return done(options, document, f"the lease on {name!r} ends in {duration}")

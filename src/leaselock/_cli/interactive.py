@@ -104,8 +104,8 @@ class InteractiveWait:
         if holder is None:
             text = f"{lock.name!r} was busy{waited}; it has become free just now"
         elif holder.cooling_down and holder.remaining is not None:
-            left = format_duration(holder.remaining)
-            text = f"{lock.name!r} is cooling down for {left}: it has run already"
+            duration = format_duration(holder.remaining)
+            text = f"{lock.name!r} is cooling down for {duration}: it has run already"
         else:
             held = f"held by {describe(holder)}, in {self.client.url}"
             text = f"{lock.name!r} is busy{waited}: {held}"

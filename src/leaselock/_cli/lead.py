@@ -47,7 +47,7 @@ def do_lead(options: LeadOptions) -> int:
 
 def _rest(seconds: float, signals: Signals) -> None:
     until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        signals.wait(left)
+    while (remaining := until - time.monotonic()) > 0:
+        signals.wait(remaining)
         reap_orphans()
         signals.check()

@@ -58,8 +58,8 @@ class Listing(NamedTuple):
 
     def document(self) -> dict[str, object]:
         """The answer as JSON."""
-        found = self.deadlocked
-        documents = [lock_document(lock, deadlocked=lock.name in found) for lock in self.locks]
+        deadlocked = self.deadlocked
+        documents = [lock_document(lock, deadlocked=lock.name in deadlocked) for lock in self.locks]
         return {"locks": documents, "complete": self.complete}
 
 
@@ -107,7 +107,7 @@ def _show_again(text: str, options: ListOptions) -> None:
         print(f"{text}\n", flush=True)
         return
     head = f"{options.store}  every {format_duration(options.interval)}  {time.strftime('%X')}"
-    shown, height = text.splitlines(), lines(sys.stdout) - 3
-    if len(shown) > height:
-        shown = [*shown[:height], f"({len(shown) - height} more lines)"]
-    print(CLEAR_SCREEN + "\n".join([head[: columns(sys.stdout)], "", *shown]), flush=True)
+    visible, height = text.splitlines(), lines(sys.stdout) - 3
+    if len(visible) > height:
+        visible = [*visible[:height], f"({len(visible) - height} more lines)"]
+    print(CLEAR_SCREEN + "\n".join([head[: columns(sys.stdout)], "", *visible]), flush=True)

@@ -71,12 +71,14 @@ def _commands() -> Iterator[str]:
     for name, command in COMMANDS.items():
         params = parameters_of(parser_of(name))
         positional = [param for param in params if not param.names]
-        shown = [f"[{param.metavar}]" if param.optional else param.metavar for param in positional]
-        own = [param for param in params if param.names and param.names not in common]
-        synopsis = " ".join([name, *(["[OPTIONS]"] if own else []), *shown])
+        arguments = [
+            f"[{param.metavar}]" if param.optional else param.metavar for param in positional
+        ]
+        specific = [param for param in params if param.names and param.names not in common]
+        synopsis = " ".join([name, *(["[OPTIONS]"] if specific else []), *arguments])
         yield f'.SS "{_escaped(f"leaselock {synopsis}")}"'
         yield from _lines(command.summary)
-        yield from _options([*(param for param in positional if param.help), *own])
+        yield from _options([*(param for param in positional if param.help), *specific])
         if command.epilog:
             yield from (".PP", ".nf", *_lines(command.epilog), ".fi")
 

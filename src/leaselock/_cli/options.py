@@ -43,8 +43,8 @@ def _add(parser: argparse._ActionsContainer, *names: str, **options: object) -> 
     """Add an option. Other words for the same thing, known from other tools, are understood but
     not shown: those after a "|".
     """
-    shown = [name for name in names if not name.startswith("|")]
-    action = parser.add_argument(*shown, **options)  # type: ignore[arg-type]
+    public = [name for name in names if not name.startswith("|")]
+    action = parser.add_argument(*public, **options)  # type: ignore[arg-type]
     hidden = [name[1:] for name in names if name.startswith("|")]
     if hidden:
         kept = {key: options[key] for key in ("type", "action") if key in options}

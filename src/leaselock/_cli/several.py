@@ -129,8 +129,10 @@ class SeveralLeases:
 
     def make_inheritable(self) -> tuple[int, ...]:
         """The descriptors that the command must inherit."""
-        found = [number for lease in self.leases.leases for number in lease.make_inheritable()]
-        return tuple(dict.fromkeys(found))
+        descriptors = [
+            number for lease in self.leases.leases for number in lease.make_inheritable()
+        ]
+        return tuple(dict.fromkeys(descriptors))
 
 
 def blocking(lock: Lock | SeveralLocks) -> Lock:

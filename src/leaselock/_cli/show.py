@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def do_show(options: NameOptions) -> int:
     """Show one lock."""
     with open_client(options) as client:
-        asked = client.lock(options.name)
+        mutex = client.lock(options.name)
         # A list by pattern reads the holder and the waiters at the same moment. But another
         # program's hold may be found only where its lock is asked for.
-        listed = client.locks(re.sub(r"([*?[])", r"[\1]", asked.name))
+        listed = client.locks(re.sub(r"([*?[])", r"[\1]", mutex.name))
         lock = next(iter(listed), None)
         if lock is None or (lock.unreadable and not lock.holders and not lock.waiters):
             # Of an unreadable lock, `holder` raises the reason.
-            lock = LockInfo(asked.name, asked.holder(), tuple(asked.waiters()))
+            lock = LockInfo(mutex.name, mutex.holder(), tuple(mutex.waiters()))
         deadlocks = [
             deadlock
             for deadlock in deadlocks_of(client, [lock])

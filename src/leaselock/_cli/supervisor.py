@@ -110,8 +110,8 @@ class Supervisor:
 
     def _handle_stop(self, number: int) -> None:
         if number not in TERMINAL_STOPS and not self.options.quiet:
-            left = format_duration(self.lease.remaining)
-            say(f"the command is stopped; continue it within {left} or it will be ended")
+            remaining = format_duration(self.lease.remaining)
+            say(f"the command is stopped; continue it within {remaining} or it will be ended")
         self.child.handle_stop(number)
 
     def _forward(self, number: int) -> None:
@@ -154,8 +154,10 @@ class Supervisor:
             say(f"{self._loss_message()}; the command goes on")
             return
         say(f"{self._loss_message()}; ending the command")
-        left = self.lease.remaining - self.reserve
-        self._end(self.on_lost, now + (left if left > 0 else min(self.grace, GRACE_WHEN_LOST)))
+        remaining = self.lease.remaining - self.reserve
+        self._end(
+            self.on_lost, now + (remaining if remaining > 0 else min(self.grace, GRACE_WHEN_LOST))
+        )
 
     def _expiry_message(self) -> str:
         return f"{self.lease.name!r} was held for {format_duration(self.options.max_hold or 0.0)}"

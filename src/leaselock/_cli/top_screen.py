@@ -114,7 +114,7 @@ class Top(App[int]):
     def __init__(self, monitor: Monitor, *, sort: str = "name") -> None:
         super().__init__()
         self.monitor = monitor
-        self.shown: View = monitor.view
+        self.view: View = monitor.view
         self.sort = sort
         self.only = ""
         self.paused = False
@@ -154,7 +154,7 @@ class Top(App[int]):
         while True:
             view = await self.monitor.next(view.number)
             if not self.paused:
-                self.shown = view
+                self.view = view
                 self.show_view()
 
     # --- what is shown ----------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Top(App[int]):
 
     def show_view(self) -> None:
         """Show the present view in all parts of the screen."""
-        view = self.shown
+        view = self.view
         store = escape(self.monitor.client.url)
         pattern = self.monitor.pattern
         which = "" if pattern == "*" else f"  {escape(pattern)}"
@@ -191,7 +191,7 @@ class Top(App[int]):
     def show_table(self) -> None:
         """Show the locks; the cursor stays on its lock, wherever that is now."""
         table, selected = self.table, self.selected_name
-        rows = top_text.rows(self.shown, sort=self.sort, only=self.only, widths=self.widths)
+        rows = top_text.rows(self.view, sort=self.sort, only=self.only, widths=self.widths)
         cells = [[Text(cell, STYLES[row.mark]) for cell in row.cells] for row in rows]
         names = [row.name for row in rows]
         if names == self.names:
@@ -223,12 +223,12 @@ class Top(App[int]):
         """The lock under the cursor."""
         name = self.selected_name
         if not name:
-            return ["no locks" if self.shown.at else "reading ..."]
-        return top_text.details(self.shown, name)
+            return ["no locks" if self.view.at else "reading ..."]
+        return top_text.details(self.view, name)
 
     def recent_events(self) -> list[str]:
         """What happened lately."""
-        return top_text.events(self.shown) or ["no events yet"]
+        return top_text.events(self.view) or ["no events yet"]
 
     def help_lines(self) -> list[str]:
         """The keys and the marks."""
@@ -289,13 +289,13 @@ class Top(App[int]):
         """Stop or continue to show what is new."""
         self.paused = not self.paused
         if not self.paused:
-            self.shown = self.monitor.view
+            self.view = self.monitor.view
         self.show_view()
 
     def action_break(self) -> None:
         """Break the lock under the cursor."""
         name = self.selected_name
-        lock = next((lock for lock in self.shown.locks if lock.name == name), None)
+        lock = next((lock for lock in self.view.locks if lock.name == name), None)
         if lock is None or not lock.holders:
             self.notify("no lock that is held is selected")
             return

@@ -67,15 +67,15 @@ ENDS_MATTER = ("NAME", "HOLDER")
 
 def column_widths(width: int) -> dict[str, int]:
     """Return the columns for a terminal of that *width*; NAME and HOLDER share what is left."""
-    shown = {name: each for name, each in WIDTHS.items() if width >= WIDE.get(name, 0)}
-    left = width - FRAME - sum(shown.values()) - PADDING * (len(shown) + 2)
-    name = max(12, left // 2)
-    return {"NAME": name, "HOLDER": max(12, left - name), **shown}
+    visible = {name: each for name, each in WIDTHS.items() if width >= WIDE.get(name, 0)}
+    room = width - FRAME - sum(visible.values()) - PADDING * (len(visible) + 2)
+    name = max(12, room // 2)
+    return {"NAME": name, "HOLDER": max(12, room - name), **visible}
 
 
 def rows(view: View, *, sort: str, only: str, widths: dict[str, int]) -> list[Row]:
     """Return the table: the locks that contain the text *only*, in the order *sort*."""
-    found = []
+    rows = []
     for lock in sorted_locks(view.locks, sort):
         if only and not matches(lock, only):
             continue
@@ -86,8 +86,8 @@ def rows(view: View, *, sort: str, only: str, widths: dict[str, int]) -> list[Ro
             (cut_middle if name in ENDS_MATTER else cut)(texts[name], width)
             for name, width in widths.items()
         )
-        found.append(Row(lock.name, mark, cells))
-    return found
+        rows.append(Row(lock.name, mark, cells))
+    return rows
 
 
 def matches(lock: LockInfo, only: str) -> bool:

@@ -54,16 +54,16 @@ def _watch_pattern(client: Client, options: WatchOptions, signals: Signals) -> N
             signals.check()
             continue
         answered, silent = time.monotonic(), False
-        found = {
+        current = {
             lock.name: LockChange(lock.name, lock.holder)
             for lock in locks
             if lock.holder is not None
         }
-        for name, change in ({name: LockChange(name, None) for name in known} | found).items():
+        for name, change in ({name: LockChange(name, None) for name in known} | current).items():
             before = known.get(name)
             if before is None or _state(before) != _state(change):
                 _print(change, options)
-        known = found
+        known = current
         signals.wait(INTERVAL)
         signals.check()
 

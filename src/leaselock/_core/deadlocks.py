@@ -131,8 +131,8 @@ def blocked(locks: Sequence[LockInfo]) -> set[OwnerKey]:
 
 def _going_on(lock: LockInfo, stuck: Collection[OwnerKey]) -> set[OwnerKey]:
     """The waiters that can be granted a lock when all holders but the *stuck* ones release."""
-    left = [one for one in lock.holders if not one.detached and owner_of(one) in stuck]
-    modes, used = {one.mode for one in left}, sum(one.permits for one in left)
+    remaining = [one for one in lock.holders if not one.detached and owner_of(one) in stuck]
+    modes, used = {one.mode for one in remaining}, sum(one.permits for one in remaining)
     ahead: set[str] = set()
     going: set[OwnerKey] = set()
     kept: set[OwnerKey] = set()
@@ -144,7 +144,7 @@ def _going_on(lock: LockInfo, stuck: Collection[OwnerKey]) -> set[OwnerKey]:
         else:
             others = modes
             if waiter.mode == "upgrading":
-                others = {one.mode for one in left if owner_of(one) != owner}
+                others = {one.mode for one in remaining if owner_of(one) != owner}
             free = others <= beside and ahead <= beside
         if not free:
             ahead.add(waiter.mode)
@@ -156,19 +156,19 @@ def _going_on(lock: LockInfo, stuck: Collection[OwnerKey]) -> set[OwnerKey]:
 def cycles(locks: Sequence[LockInfo]) -> list[Deadlock]:
     """The cycles of one snapshot. Each begins with the owner whose wait is the youngest."""
     edges = waits(locks, blocked(locks))
-    found: dict[frozenset[WaitEdge], Deadlock] = {}
+    distinct: dict[frozenset[WaitEdge], Deadlock] = {}
     done: set[OwnerKey] = set()
     for start in edges:
         if start not in done:
-            _search(start, edges, done, found)
-    return sorted(found.values(), key=lambda cycle: cycle[0].waiter.since)
+            _search(start, edges, done, distinct)
+    return sorted(distinct.values(), key=lambda cycle: cycle[0].waiter.since)
 
 
 def _search(
     start: OwnerKey,
     edges: dict[OwnerKey, list[WaitEdge]],
     done: set[OwnerKey],
-    found: dict[frozenset[WaitEdge], Deadlock],
+    distinct: dict[frozenset[WaitEdge], Deadlock],
 ) -> None:
     """Follow all waits of an owner, depth first, and those of the owners they lead to. A chain of
     waits may be longer than Python can call functions within functions.
@@ -190,7 +190,7 @@ def _search(
         assert following is not None
         if following in position:
             cycle = (*path[position[following] :], wait)
-            found.setdefault(frozenset(cycle), _from_the_youngest(cycle))
+            distinct.setdefault(frozenset(cycle), _from_the_youngest(cycle))
         elif following not in done:
             path.append(wait)
             position[following] = len(path)
@@ -211,9 +211,9 @@ def unchanged(cycle: Deadlock) -> frozenset[tuple[object, ...]]:
 
 def deadlocks(first: Sequence[LockInfo], second: Sequence[LockInfo]) -> list[Deadlock]:
     """The cycles that two snapshots, one taken after the other, have in common."""
-    found = cycles(second)
-    before = {unchanged(cycle) for cycle in cycles(first)} if found else frozenset()
-    return [cycle for cycle in found if unchanged(cycle) in before]
+    present = cycles(second)
+    before = {unchanged(cycle) for cycle in cycles(first)} if present else frozenset()
+    return [cycle for cycle in present if unchanged(cycle) in before]
 
 
 async def find(registry: HoldRegistry) -> list[Deadlock]:
@@ -229,16 +229,16 @@ async def find_for(registry: HoldRegistry, claim: Claim, held: Sequence[str]) ->
     are reached from there are asked for. All locks of the store are listed only if these are too
     many, or not known.
     """
-    own = owner_of(waiter_of(claim))
-    if own is None or not held:
+    owner = owner_of(waiter_of(claim))
+    if owner is None or not held:
         return []
     first = await _reached(registry, claim, held)
     if first is None:
-        return _of(own, await find(registry))
-    if not _of(own, cycles(lock_infos(first))):
+        return _of(owner, await find(registry))
+    if not _of(owner, cycles(lock_infos(first))):
         return []
     second = [each for state in first for each in await registry.inspect(state.name, "*")]
-    return _of(own, deadlocks(lock_infos(first), lock_infos(second)))
+    return _of(owner, deadlocks(lock_infos(first), lock_infos(second)))
 
 
 async def _reached(
@@ -247,16 +247,16 @@ async def _reached(
     """The lock that a claim waits for, those that its owner holds, those that the owners hold who
     wait for one of these, and so forth; None if they are too many, or not known.
     """
-    found: dict[str, LockState] = {}
+    states: dict[str, LockState] = {}
     pending = [claim.name, *held]
     while pending:
         name = pending.pop()
-        if name in found:
+        if name in states:
             continue
-        if len(found) == MOST_ASKED:
+        if len(states) == MOST_ASKED:
             return None
         (state,) = await registry.inspect(name, "*")
-        found[name] = state
+        states[name] = state
         if name == claim.name:
             continue  # the others that wait for it do not wait for this owner
         # An owner that waits for permits may need those of several others.
@@ -267,11 +267,11 @@ async def _reached(
             if names is None:
                 return None
             pending += names
-    return [found[name] for name in sorted(found)]
+    return [states[name] for name in sorted(states)]
 
 
-def _of(owner: OwnerKey, found: Sequence[Deadlock]) -> list[Deadlock]:
-    return [cycle for cycle in found if any(owner_of(wait.waiter) == owner for wait in cycle)]
+def _of(owner: OwnerKey, deadlocks: Sequence[Deadlock]) -> list[Deadlock]:
+    return [cycle for cycle in deadlocks if any(owner_of(wait.waiter) == owner for wait in cycle)]
 
 
 def description(cycle: Deadlock) -> str:

@@ -189,11 +189,11 @@ def holder_of(held: HoldRecord | None, remaining: float | None) -> Holder | None
     """The holder of a hold on record."""
     if held is None:
         return None
-    left = remaining if remaining is not None and abs(remaining) < ENDLESS else None
+    finite = remaining if remaining is not None and abs(remaining) < ENDLESS else None
     return Holder(
         since=_time(held.since) or None,
         token=held.token or None,
-        remaining=left,
+        remaining=finite,
         detached=held.lifetime == "lease",
         cooling_down=held.lifetime == "cooling",
         mode=held.mode,
@@ -205,8 +205,8 @@ def holder_of(held: HoldRecord | None, remaining: float | None) -> Holder | None
 
 def holders_of(state: LockState) -> list[Holder]:
     """The holders of a lock, the oldest first."""
-    found = (holder_of(hold.record, hold.remaining) for hold in state.holds)
-    return [holder for holder in found if holder is not None]
+    holders = (holder_of(hold.record, hold.remaining) for hold in state.holds)
+    return [holder for holder in holders if holder is not None]
 
 
 def waiter_of(claim: Claim) -> Waiter:
@@ -224,9 +224,9 @@ def lock_info(state: LockState) -> LockInfo:
     return LockInfo(state.name, oldest, waiters, holders, state.limit, unreadable)
 
 
-def _unknown(shown: Sequence[Holder | Waiter]) -> str | None:
+def _unknown(participants: Sequence[Holder | Waiter]) -> str | None:
     """The reason for metadata that cannot be read, if there is any."""
-    unknown = next((one for one in shown if one.host == UNKNOWN), None)
+    unknown = next((one for one in participants if one.host == UNKNOWN), None)
     if unknown is None:
         return None
     kind = "holder" if isinstance(unknown, Holder) else "waiter"

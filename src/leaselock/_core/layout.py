@@ -45,28 +45,28 @@ def parsed(marker: str) -> Layout | None:
     return Layout(int(words[0]), int(words[-1]))
 
 
-def layout_problem(marker: str, own: Layout, older: str) -> str | None:
+def layout_problem(marker: str, supported: Layout, older: str) -> str | None:
     """What is wrong with the layout of a store, and what to do; None if a program of the layout
-    *own* may use the store. *older* says what to do about records of an older layout.
+    *supported* may use the store. *older* says what to do about records of an older layout.
     """
-    found = parsed(marker)
-    if found is None:
+    stored = parsed(marker)
+    if stored is None:
         return f"its layout marker is {marker!r:.60}, which no leaselock writes: {older}"
-    if own.admits(found):
+    if supported.admits(stored):
         return None
-    newer = found.version > own.version
-    admitting = newer or found.lowest < found.version
-    from_version = f" (programs of layout {found.lowest} or later may use it)" if admitting else ""
+    newer = stored.version > supported.version
+    admitting = newer or stored.lowest < stored.version
+    from_version = f" (programs of layout {stored.lowest} or later may use it)" if admitting else ""
     return (
-        f"it has the layout {found.version} of {'a newer' if newer else 'an older'} leaselock"
-        f"{from_version}, and leaselock {__version__} here needs layout {own.lowest}"
-        f"{f' to {own.version}' if own.lowest < own.version else ''}: "
+        f"it has the layout {stored.version} of {'a newer' if newer else 'an older'} leaselock"
+        f"{from_version}, and leaselock {__version__} here needs layout {supported.lowest}"
+        f"{f' to {supported.version}' if supported.lowest < supported.version else ''}: "
         f"{UPGRADE if newer else older}"
     )
 
 
-def check_layout(store: str, marker: str, own: Layout, older: str) -> None:
-    """NotApplied if a program of the layout *own* must not use the *store*."""
-    problem = layout_problem(marker, own, older)
+def check_layout(store: str, marker: str, supported: Layout, older: str) -> None:
+    """NotApplied if a program of the layout *supported* must not use the *store*."""
+    problem = layout_problem(marker, supported, older)
     if problem is not None:
         raise NotApplied(f"{store} cannot be used: {problem}", "misconfigured")

@@ -30,26 +30,26 @@ _MARKS = re.compile(
 
 def slots_of(metadata: str) -> tuple[int, ...] | None:
     """The numbers of the permits; empty if they are yet to be numbered, None if they never are."""
-    found = _MARKS.match(metadata)
-    if found is None or found[1] is None:
+    match = _MARKS.match(metadata)
+    if match is None or match[1] is None:
         return None
-    return tuple(map(int, found[1].split(", "))) if found[1] else ()
+    return tuple(map(int, match[1].split(", "))) if match[1] else ()
 
 
 def free_from_of(metadata: object) -> float:
     """Until when the permits stay taken; 0 if that is not noted, or if it is no metadata at all."""
-    found = _MARKS.match(metadata) if isinstance(metadata, str) else None
-    return float(found[2]) if found is not None and found[2] else 0.0
+    match = _MARKS.match(metadata) if isinstance(metadata, str) else None
+    return float(match[2]) if match is not None and match[2] else 0.0
 
 
 def with_marks(metadata: str, slots: Sequence[int] | None, free_from: float = 0.0) -> str:
     """The metadata with these marks instead of those that it has; what is no metadata stays."""
-    found = _MARKS.match(metadata)
-    if found is None:
+    match = _MARKS.match(metadata)
+    if match is None:
         return metadata
     marks = "" if slots is None else f'"slots": [{", ".join(map(str, slots))}], '
     marks += f'"free_from": {free_from:.6f}, ' if free_from else ""
-    return "{" + marks + metadata[found.end() :]
+    return "{" + marks + metadata[match.end() :]
 
 
 def numbered_claim(metadata: str, permits: int) -> str:

@@ -29,13 +29,13 @@ def check(registry: HoldRegistry, owner: Owner, claim: Claim) -> Sequence[Hold]:
     *claim*. Return the holds that such owners have of the lock by any client. They may exclude the
     claim together with others, or a claim ahead of it: the store is asked.
     """
-    found = holds_beside(registry, owner, claim.name)
-    if found:
+    blocking = holds_beside(registry, owner, claim.name)
+    if blocking:
         # The number of permits that a semaphore has may be known to the store only.
         known = claim.mode != "permits" or claim.limit
-        if known and not compatible([hold.claim for hold in found], claim, claim.limit):
-            raise refusal(claim, found)
-    return [*found, *holds_of_others(registry, owner, claim.name)]
+        if known and not compatible([hold.claim for hold in blocking], claim, claim.limit):
+            raise refusal(claim, blocking)
+    return [*blocking, *holds_of_others(registry, owner, claim.name)]
 
 
 def holds_beside(registry: HoldRegistry, owner: Owner, name: str) -> list[Hold]:
@@ -79,7 +79,7 @@ def holder_beside(
     """
     if held is None or (claim.mode == "permits" and not claim.limit):
         return []
-    own, now = env.owner().reference, env.now()
+    caller, now = env.owner().reference, env.now()
     return [
         hold
         for reference in REGISTRIES.valuerefs()
@@ -88,7 +88,7 @@ def holder_beside(
         if hold.thread is thread
         and hold.claim.name == claim.name
         and held.has_token(hold.token)
-        and hold.acquirer is not own
+        and hold.acquirer is not caller
         and hold.is_valid(now)
         and not compatible([hold.claim], claim, claim.limit)
     ]
@@ -110,21 +110,21 @@ async def is_blocked(registry: HoldRegistry, claim: Claim, beside: Sequence[Hold
     except StoreError:
         return False
     # Some stores show holds and claims under ids of their own; an owner waits for one claim only.
-    own = owner_of(waiter_of(claim))
-    left = [each.record for each in state.holds if any(map(each.record.has_token, kept))]
+    owner = owner_of(waiter_of(claim))
+    kept_records = [each.record for each in state.holds if any(map(each.record.has_token, kept))]
     # An upgrading hold waits for all others to end, and blocks new ones.
     ahead: list[Claim | HoldRecord] = [
-        each.record for each in state.holds if left and each.record.mode == "upgrading"
+        each.record for each in state.holds if kept_records and each.record.mode == "upgrading"
     ]
     for waiting in state.waiting:
-        blocked = not compatible([*left, *ahead], waiting, state.limit)
-        if owner_of(waiter_of(waiting)) == own:
+        blocked = not compatible([*kept_records, *ahead], waiting, state.limit)
+        if owner_of(waiter_of(waiting)) == owner:
             return blocked
         if blocked:
             ahead.append(waiting)
     # An upgrade is not in the queue, and some stores show none. A claim that was granted meanwhile
     # is compatible with all holds.
-    return not compatible(left, claim, state.limit)
+    return not compatible(kept_records, claim, state.limit)
 
 
 def refusal(claim: Claim, beside: Sequence[Hold]) -> WouldDeadlock:

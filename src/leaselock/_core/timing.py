@@ -53,11 +53,11 @@ def try_until(now: float, give_up: float, op_timeout: float) -> float:
     """The time until which one try may take: half of the time that is left, so that a request whose
     reply was lost can be repeated.
     """
-    left = give_up - now
-    if left > op_timeout:
-        left = op_timeout
-    half = left / 2
-    return now + (half if half > SHORTEST_TRY else min(left, SHORTEST_TRY))
+    remaining = give_up - now
+    if remaining > op_timeout:
+        remaining = op_timeout
+    half = remaining / 2
+    return now + (half if half > SHORTEST_TRY else min(remaining, SHORTEST_TRY))
 
 
 def outcome_unknown(error: StoreError) -> OutcomeUnknown:

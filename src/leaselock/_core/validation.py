@@ -103,18 +103,18 @@ def checked_timeout(value: object) -> float | None:
 def checked_outage(policy: object, seconds: object) -> tuple[OnOutage, float]:
     """What to do while the store is out of reach, and after how many seconds."""
     known: tuple[OnOutage, ...] = ("fail", "wait", "unlocked")
-    found = next((each for each in known if each == policy), None)
-    if found is None:
+    choice = next((each for each in known if each == policy), None)
+    if choice is None:
         raise ValueError(f"on_outage is one of {known}, not {policy!r:.80}")
     if seconds is None:
-        if found == "wait":
+        if choice == "wait":
             raise ValueError(
                 'on_outage="wait" needs outage_timeout=, in seconds: float("inf") is no limit'
             )
-        return found, 0.0
-    if found == "fail":
+        return choice, 0.0
+    if choice == "fail":
         raise ValueError('outage_timeout= needs on_outage="wait" or "unlocked"')
-    return found, checked_seconds(seconds, "outage_timeout", least=0.0, most=float("inf"))
+    return choice, checked_seconds(seconds, "outage_timeout", least=0.0, most=float("inf"))
 
 
 def checked_switch(value: object, what: str) -> bool:
@@ -208,6 +208,6 @@ def checked_token(value: object) -> int:
         raise TypeError(f"a fencing token is an int, not {type(value).__name__}: {value!r:.80}")
     if not 0 < value < 2**63:
         # Python itself refuses to write the digits of a huge one.
-        shown = value if abs(value) < 2**256 else "one that long"
-        raise ValueError(f"a fencing token is from 1 to 2**63 - 1, not {shown}")
+        described = value if abs(value) < 2**256 else "one that long"
+        raise ValueError(f"a fencing token is from 1 to 2**63 - 1, not {described}")
     return value

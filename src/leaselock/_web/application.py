@@ -151,10 +151,10 @@ class Page:
         name = request.query_params.get("name")
         if name is None:
             return failure(400, "usage", "name is missing")
-        found = detail(await self.feed.next(), name, MOST_WAITERS)
-        if found is None:
+        details = detail(await self.feed.next(), name, MOST_WAITERS)
+        if details is None:
             return failure(404, "free", "free, and nothing happened to it lately")
-        return Document(found)
+        return Document(details)
 
     async def graph(self, request: Request) -> Response:
         """The waits-for graph."""
@@ -212,14 +212,14 @@ class Page:
             return failure(415, "usage", "Content-Type must be application/json")
         try:
             async with asyncio.timeout(BODY_TIMEOUT):
-                asked = _order(await _body(request))
+                order = _order(await _body(request))
         except TimeoutError:
             return failure(408, "usage", f"the body did not arrive within {BODY_TIMEOUT:g} s")
-        if isinstance(asked, str):
-            return failure(400, "usage", asked)
-        reply = await self._break(*asked, _sender(request))
+        if isinstance(order, str):
+            return failure(400, "usage", order)
+        reply = await self._break(*order, _sender(request))
         if reply.status_code != 200:
-            who, (name, token, message) = _sender(request), asked
+            who, (name, token, message) = _sender(request), order
             logger.warning("%s did not break %r, token %d: %r", who, name, token, message)
         return reply
 

@@ -114,8 +114,8 @@ class Connection(H11Protocol):
         """Close it without waiting for the client. It counts no more from now on."""
         self.connections.discard(self)
         # By a reset: otherwise the kernel would keep what the client does not read.
-        own = self.transport.get_extra_info("socket")
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connected = self.transport.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def _expect_request(self) -> None:

@@ -129,8 +129,8 @@ def row(lock: LockInfo, view: View, before: Document) -> Document:
         "holder": None,
     }
     if hold is not None:
-        shown = before.get("holder")
-        known = shown.get("ends") if isinstance(shown, dict) else None
+        visible = before.get("holder")
+        known = visible.get("ends") if isinstance(visible, dict) else None
         document["holder"] = {
             **_person(hold),
             "since": hold.since or None,
@@ -177,8 +177,8 @@ def detail(view: View, name: str, most: int) -> Document | None:
         return None
     document = None
     if lock is not None:
-        shown = lock._replace(waiters=lock.waiters[:most])
-        document = lock_document(shown, deadlocked=name in view.deadlocked)
+        visible = lock._replace(waiters=lock.waiters[:most])
+        document = lock_document(visible, deadlocked=name in view.deadlocked)
         document["waiter_count"] = len(lock.waiters)
     return {"at": view.at, "lock": document, "changes": changes}
 
@@ -233,18 +233,18 @@ def _around(edges: Sequence[WaitEdge], name: str) -> list[WaitEdge]:
         ahead.setdefault(owner_of(wait.waiter), []).append(wait)
         behind.setdefault(owner_of(wait.holder), []).append(wait)
     start = [wait for wait in edges if wait.name == name]
-    found = dict.fromkeys(start)
+    waits = dict.fromkeys(start)
     for following, end in ((ahead, "holder"), (behind, "waiter")):
-        left = {owner_of(getattr(wait, end)) for wait in start}
-        seen = set(left)
-        while left:
-            for wait in following.get(left.pop(), ()):
-                found[wait] = None
+        pending = {owner_of(getattr(wait, end)) for wait in start}
+        seen = set(pending)
+        while pending:
+            for wait in following.get(pending.pop(), ()):
+                waits[wait] = None
                 owner = owner_of(getattr(wait, end))
                 if owner not in seen:
                     seen.add(owner)
-                    left.add(owner)
-    return list(found)
+                    pending.add(owner)
+    return list(waits)
 
 
 def _owners(edges: Sequence[WaitEdge], stuck: set[WaitEdge]) -> list[Document]:

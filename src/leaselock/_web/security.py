@@ -90,8 +90,8 @@ class SecurityMiddleware:
 
 def host_name(host: str) -> str:
     """The name or address in a Host header, without port and brackets; empty if it is neither."""
-    found = HOST.fullmatch(host.lower())
-    return "" if found is None else found["address"] or found["name"]
+    match = HOST.fullmatch(host.lower())
+    return "" if match is None else match["address"] or match["name"]
 
 
 def is_address(name: str) -> bool:

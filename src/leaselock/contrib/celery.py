@@ -273,8 +273,8 @@ class _UniqueTask(Task):  # type: ignore[misc]
         lease, equal = self._enter(name, chosen, again)
         if lease is None and not (again or awaited):
             return self._not_sent(name, task_id, equal)
-        own = {NAME: name, TOKEN: lease.token if lease else None}
-        options["headers"] = {**(options.get("headers") or {}), **own}
+        headers = {NAME: name, TOKEN: lease.token if lease else None}
+        options["headers"] = {**(options.get("headers") or {}), **headers}
         if lease is None:
             return super().apply_async(args, kwargs, chosen, *rest, **options)
         token = lease.token

@@ -126,8 +126,8 @@ def locked(
 
 def _fields(template: str) -> set[str]:
     """The parameters that a format string needs."""
-    found = {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
-    return {field.replace("[", ".").split(".")[0] for field in found}
+    fields = {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
+    return {field.replace("[", ".").split(".")[0] for field in fields}
 
 
 def _check_routes(app: Starlette) -> None:

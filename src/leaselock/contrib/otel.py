@@ -122,31 +122,31 @@ class Telemetry:
 
     def _begin(self, lock: str) -> None:
         """Start the counters of a label at 0, so that the first loss is an increase."""
-        own = self._attributes(lock)
+        attributes = self._attributes(lock)
         for counter in (self.late, self.lost, self.broken):
-            counter.add(0, own)
-        self.errors.add(0, own | {"operation": "renew"})
+            counter.add(0, attributes)
+        self.errors.add(0, attributes | {"operation": "renew"})
 
     def _measure(self, event: Event) -> None:
-        own = self._attributes(self.locks.use(self.label(event.name)))
+        attributes = self._attributes(self.locks.use(self.label(event.name)))
         match event.kind:
             case "busy":
                 self.queued.add(event.id)
-                self.waiting.add(1, own)
+                self.waiting.add(1, attributes)
             case kind if kind in OUTCOMES:
-                self.acquire.record(event.seconds, own | {"outcome": OUTCOMES[event.kind]})
+                self.acquire.record(event.seconds, attributes | {"outcome": OUTCOMES[event.kind]})
                 if event.id in self.queued:
                     self.queued.discard(event.id)
-                    self.waiting.add(-1, own)
-                self.held.add(event.kind == "granted", own)
+                    self.waiting.add(-1, attributes)
+                self.held.add(event.kind == "granted", attributes)
             case "released" | "lost":
-                self.hold.record(event.seconds, own | {"outcome": event.kind})
-                self.held.add(-1, own)
-                self.lost.add(event.kind == "lost", own)
+                self.hold.record(event.seconds, attributes | {"outcome": event.kind})
+                self.held.add(-1, attributes)
+                self.lost.add(event.kind == "lost", attributes)
             case "renewed":
-                self.slack.record(event.seconds, own)
-                self.late.add(event.seconds < event.lease * LATE, own)
+                self.slack.record(event.seconds, attributes)
+                self.late.add(event.seconds < event.lease * LATE, attributes)
             case "renewal_failed":
-                self.errors.add(1, own | {"operation": "renew"})
+                self.errors.add(1, attributes | {"operation": "renew"})
             case "broken":
-                self.broken.add(1, own)
+                self.broken.add(1, attributes)

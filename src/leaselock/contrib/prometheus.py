@@ -130,5 +130,5 @@ def instrument(
     *label* makes the value of the label `lock` from the name of a lock; the default is the part
     before its first colon.
     """
-    found = metrics(registry)
-    client.on_event(lambda event: found.record(event, label(event.name)))
+    recorder = metrics(registry)
+    client.on_event(lambda event: recorder.record(event, label(event.name)))

@@ -109,8 +109,8 @@ def leaselock_once(
                 written = done.with_suffix(f".{os.getpid()}")
                 written.write_text(json.dumps(result), "utf-8")
                 written.replace(done)
-            found: Any = json.loads(done.read_text("utf-8"))
-            return found  # type: ignore[no-any-return]
+            stored: Any = json.loads(done.read_text("utf-8"))
+            return stored  # type: ignore[no-any-return]
 
     return run
 

@@ -78,13 +78,13 @@ class Alchemy:
         """The column, or the mapped attribute, of that name."""
         if self.mapper is not None:
             known = name in self.mapper.column_attrs
-            found = getattr(self.entity, name, None)
+            attribute = getattr(self.entity, name, None)
         else:
             known = name in self.entity.c
-            found = self.entity.c.get(name)
+            attribute = self.entity.c.get(name)
         if not known:
             raise ValueError(f"{self.name(write)} has no column {name!r}")
-        return found
+        return attribute
 
     def update(self, write: Write) -> int:
         """Execute the UPDATE. Returns how many rows it matched."""

@@ -166,19 +166,19 @@ def _check_row(writer: Described, write: Write) -> Generator[bool, Any, None]:
         raise _reason(writer.name(write), write, row[0])
 
 
-def _fits(write: Write, found: Any) -> bool:
-    if found is None:
+def _fits(write: Write, value: Any) -> bool:
+    if value is None:
         return write.fence
-    fits: bool = COMPARED[write.condition](found, write.limit)
+    fits: bool = COMPARED[write.condition](value, write.limit)
     return fits
 
 
-def _reason(table: str, write: Write, found: Any) -> Exception:
+def _reason(table: str, write: Write, value: Any) -> Exception:
     key = dict(write.key)
-    if found is None:
+    if value is None:
         return NotApplied(
             f"{table} {key} has no version: {write.column} is NULL, which equals nothing. "
             "Make the column NOT NULL DEFAULT 0"
         )
     error = FenceRejected if write.fence else StaleVersion
-    return error(table, key, write.limit, int(found))
+    return error(table, key, write.limit, int(value))

@@ -109,12 +109,12 @@ def _take(name: str, until: float, limit: int) -> Steps:
     if (yield from _try(name, limit)):
         return
     tries = 0
-    while (left := until - now()) > 0:
-        if left >= 1:
-            got = yield from _wait(name, math.floor(min(left, LONGEST_WAIT)), limit)
+    while (remaining := until - now()) > 0:
+        if remaining >= 1:
+            got = yield from _wait(name, math.floor(min(remaining, LONGEST_WAIT)), limit)
         else:
             # The server counts whole seconds, so the last one is spent polling.
-            yield Sleep(min(pause(min(tries, LONGEST_DOUBLING), SystemEnv().random()), left))
+            yield Sleep(min(pause(min(tries, LONGEST_DOUBLING), SystemEnv().random()), remaining))
             got = yield from _try(name, limit)
             tries += 1
         if got:
@@ -124,8 +124,8 @@ def _take(name: str, until: float, limit: int) -> Steps:
 
 def _take_once(name: str, until: float, limit: int) -> Steps:
     """For servers on which a timeout ends the transaction (innodb_rollback_on_timeout)."""
-    left = until - now()
-    seconds = math.ceil(min(left, LONGEST_WAIT)) if left > 0 else 0
+    remaining = until - now()
+    seconds = math.ceil(min(remaining, LONGEST_WAIT)) if remaining > 0 else 0
     if (yield from (_wait(name, seconds, limit) if seconds else _try(name, limit))):
         return
     yield Invalidate()

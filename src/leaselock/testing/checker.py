@@ -50,10 +50,10 @@ def check(history: History, rules: Rules | None = None) -> Verdict:
     """Apply all rules to all locks."""
     rules = Rules() if rules is None else rules
     counts = count(history)
-    found = list(_too_little(counts, rules))
+    violations = list(_too_little(counts, rules))
     for lock in history.locks.values():
-        found.extend(_check_lock(lock, rules))
-    return Verdict(counts, tuple(found))
+        violations.extend(_check_lock(lock, rules))
+    return Verdict(counts, tuple(violations))
 
 
 def _check_lock(lock: LockHistory, rules: Rules) -> Iterator[Violation]:
@@ -174,12 +174,12 @@ def _unjustified_refusals(lock: LockHistory, rules: Rules) -> Iterator[Violation
     # By what is asked for: a mode, or a number of permits.
     obstacles: dict[object, _PossibleHolds] = {}
     for hold in tries:
-        asked = (hold.mode, hold.permits)
-        if asked not in obstacles:
-            obstacles[asked] = _PossibleHolds(_obstacles(hold, possible, tries))
+        wanted = (hold.mode, hold.permits)
+        if wanted not in obstacles:
+            obstacles[wanted] = _PossibleHolds(_obstacles(hold, possible, tries))
         began, ended = hold.began, hold.answered
         too_many = hold.permits and permits.used(began, ended) + hold.permits > hold.limit
-        if not (too_many or obstacles[asked].any(began, ended)):
+        if not (too_many or obstacles[wanted].any(began, ended)):
             text = f"{lock.describe(hold)} was refused although the lock cannot have been held"
             yield Violation(Kind.REFUSAL, lock.name, text, (hold.ident,))
 

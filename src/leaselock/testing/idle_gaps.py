@@ -73,12 +73,12 @@ def _gaps(
 
 def _possible_holders(holds: list[Hold]) -> list[tuple[int, Hold]]:
     """Return holds that are certain or possible, by start: an unanswered attempt may hold."""
-    found = [
+    gaps = [
         (hold.began if hold.granted is None else hold.granted, hold)
         for hold in holds
         if hold.refused is None
     ]
-    return sorted(found, key=lambda entry: (entry[0], entry[1].ident))
+    return sorted(gaps, key=lambda entry: (entry[0], entry[1].ident))
 
 
 class _Waiters:

@@ -119,11 +119,11 @@ def _files(folder: Path, suffix: str) -> list[Path]:
 
 def last_records(folder: Path, count: int, pids: set[int] | None = None) -> list[Record]:
     """Return at most the last *count* records of each file of these processes, or of all."""
-    found: list[Record] = []
+    records: list[Record] = []
     for path in _files(folder, RECORDS):
         if pids is None or int(path.name.partition("-")[0]) in pids:
-            found.extend(_end_of(path, count))
-    return found
+            records.extend(_end_of(path, count))
+    return records
 
 
 def _end_of(path: Path, count: int) -> Iterator[Record]:

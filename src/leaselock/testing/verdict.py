@@ -97,13 +97,13 @@ class Verdict:
 
 def _lines(violations: Sequence[Violation]) -> Iterable[str]:
     """Yield the first violations of each kind, then the number of all."""
-    shown: Counter[Kind] = Counter()
+    reported: Counter[Kind] = Counter()
     for violation in violations:
-        shown[violation.kind] += 1
-        if shown[violation.kind] <= _SHOWN_PER_KIND:
+        reported[violation.kind] += 1
+        if reported[violation.kind] <= _SHOWN_PER_KIND:
             yield str(violation)
-    found = ", ".join(f"{number} {kind}" for kind, number in sorted(shown.items()))
-    yield f"VIOLATIONS: {found}" if found else "no violation"
+    summary = ", ".join(f"{number} {kind}" for kind, number in sorted(reported.items()))
+    yield f"VIOLATIONS: {summary}" if summary else "no violation"
 
 
 def count(history: History) -> Counts:

@@ -588,16 +588,18 @@ class DocumentBackend(QueueBackend):
         page, and what is left of the page before it.
         """
         enough = half_way(self.now(), until)
-        following, left = position or (None, ())
-        documents: list[tuple[str, Found | None]] = [(name, None) for name in left]
+        following, unexamined = position or (None, ())
+        documents: list[tuple[str, Found | None]] = [(name, None) for name in unexamined]
         if not documents:
             page, _ = await self._list(following, until)
             documents, following = list(page.documents), page.position
         removed = 0
         while documents and self.now() < enough:
             removed += await self._remove_unused(*documents.pop(), until)
-        left = tuple([name for name, _ in documents])
-        return Collected(removed, (following, left) if left or following is not None else None)
+        unexamined = tuple([name for name, _ in documents])
+        return Collected(
+            removed, (following, unexamined) if unexamined or following is not None else None
+        )
 
     async def _remove_unused(self, name: str, found: Found | None, until: float) -> bool:
         if found is None:

@@ -86,11 +86,11 @@ class TimedReader(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         """Read what has arrived, at least one byte; 0 at the end."""
-        left = self.seconds()
-        if self.started and left <= SHORTEST_TIMEOUT:
+        remaining = self.seconds()
+        if self.started and remaining <= SHORTEST_TIMEOUT:
             raise TimeoutError
         self.started = True
-        self.raw.settimeout(left)
+        self.raw.settimeout(remaining)
         return self.raw.recv_into(buffer)
 
 
@@ -392,29 +392,29 @@ class Stream:
 
     def read(self) -> list[bytes]:
         """The complete lines that have arrived; StoreError if none will follow."""
-        found: list[bytes] = []
+        complete: list[bytes] = []
         while not self.ended:
             try:
                 data = self.connection.socket.recv(READ_SIZE)
             except (BlockingIOError, InterruptedError):
-                return found
+                return complete
             except OSError as error:
                 if _wants_more(error):
-                    return found
+                    return complete
                 self.fail()
                 raise _no_reply(self.connection, error) from error
             try:
-                found += self._lines(data)
+                complete += self._lines(data)
             except (ValueError, IndexError) as error:
                 self.fail()
                 raise OutcomeUnknown(f"{self.server}: no valid reply of HTTP") from error
             self.ended = self.lines.ended or not data
             if self.pool.tls is None:
                 break  # TLS may have decoded more than the selector knows of
-        if self.ended and not found:
+        if self.ended and not complete:
             self.close()
             raise OutcomeUnknown(f"{self.server}: the stream has ended")
-        return found
+        return complete
 
     def _lines(self, data: bytes) -> list[bytes]:
         if self.status:
@@ -433,7 +433,7 @@ class Stream:
             if name == "transfer-encoding":
                 self.lines.chunked = value.strip() == "chunked"
             elif name == "content-length" and value.strip().isdigit():
-                self.lines.left = int(value)
+                self.lines.remaining = int(value)
         self.header = b""
         return self.lines.feed(rest)
 
@@ -461,16 +461,16 @@ class Lines:
         self.data = b""
         # What is left of the present chunk, with the end of line behind it; without chunks, of the
         # reply, if it says its length, as an error does.
-        self.left = 0
+        self.remaining = 0
         self.line = b""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that end in *data*."""
         body = self._content(data) if self.chunked else data
         *lines, self.line = (self.line + body).split(b"\n")
-        if not self.chunked and self.left:
-            self.left = max(0, self.left - len(data))
-            if not self.left:
+        if not self.chunked and self.remaining:
+            self.remaining = max(0, self.remaining - len(data))
+            if not self.remaining:
                 lines, self.line, self.ended = [*lines, self.line], b"", True
         if len(self.line) > LARGEST_LINE:
             self.ended = True
@@ -480,16 +480,16 @@ class Lines:
         self.data += data
         content = b""
         while self.data and not self.ended:
-            if not self.left:
+            if not self.remaining:
                 size, end, rest = self.data.partition(b"\r\n")
                 if not end:
                     break
                 length = int(size.partition(b";")[0], 16)
                 self.ended = length == 0
-                self.left, self.data = length + 2, rest
+                self.remaining, self.data = length + 2, rest
                 continue
-            part, self.data = self.data[: self.left], self.data[self.left :]
-            self.left -= len(part)
+            part, self.data = self.data[: self.remaining], self.data[self.remaining :]
+            self.remaining -= len(part)
             # The last two bytes of a chunk are the end of its line.
-            content += part[: max(0, len(part) - max(0, 2 - self.left))]
+            content += part[: max(0, len(part) - max(0, 2 - self.remaining))]
         return content

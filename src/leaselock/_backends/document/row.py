@@ -123,8 +123,8 @@ class DocumentRow(EntryRow):
         super().put(hold)
         free = None
         if hold.free_from:
-            left = self.free_left.get(hold.free_from, hold.free_from - self.now)
-            free = max(round(left, DIGITS), 0.1**DIGITS)
+            seconds = self.free_left.get(hold.free_from, hold.free_from - self.now)
+            free = max(round(seconds, DIGITS), 0.1**DIGITS)
         lasts = max(round(hold.expires - self.now, DIGITS), 0.0)
         if free is not None and hold.lifetime == "cooling":
             lasts = free

@@ -88,10 +88,10 @@ class StreamListener(Node):
                 if changed := self._changed(request.versions):
                     return changed
                 self._follow(request.versions, until)
-                left = until - self.now()
-                if left <= 0.0:
+                remaining = until - self.now()
+                if remaining <= 0.0:
                     break
-                self._wait(selector, min(left, CHECK_INTERVAL))
+                self._wait(selector, min(remaining, CHECK_INTERVAL))
         except StoreError as error:
             self._close_streams()
             raise NotApplied(str(error), error.reason) from error

@@ -114,9 +114,9 @@ class EtcdStore(DocumentStore):
         pairs = reply.get("kvs", ())
         keys = [b64decode(pair["key"]) for pair in pairs]
         names = [key[len(self.prefix) :].decode("utf-8", "surrogateescape") for key in keys]
-        found = [_found([pair], date) for pair in pairs]
+        values = [_found([pair], date) for pair in pairs]
         last = keys[-1] if reply.get("more") else None
-        return Page(tuple(zip(names, found, strict=True)), last)
+        return Page(tuple(zip(names, values, strict=True)), last)
 
     def doctor(self, until: float) -> tuple[Finding, ...]:
         """Examine the members."""

@@ -88,18 +88,18 @@ def find(
     names = [kubeconfig] if kubeconfig else environment.get("KUBECONFIG", "").split(os.pathsep)
     home = Path(environment.get("HOME", "/")) / ".kube" / "config"
     paths = [Path(name) for name in names if name] or [home]
-    found = [path for path in paths if path.exists()]
-    if not found:
+    existing = [path for path in paths if path.exists()]
+    if not existing:
         raise ValueError(
             f"there is no kubeconfig {', '.join(map(str, paths))}, and this is not a pod with a "
             "service account: name a file by ?kubeconfig= or $KUBECONFIG"
         )
-    shown = ", ".join(map(str, found))
+    listed = ", ".join(map(str, existing))
     try:
-        return _of_files(found, shown, context, now)
+        return _of_files(existing, listed, context, now)
     except (LookupError, TypeError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"
-        raise ValueError(f"the kubeconfig {shown} is not valid: {what}") from error
+        raise ValueError(f"the kubeconfig {listed} is not valid: {what}") from error
 
 
 def _of_pod(now: Callable[[], float], environment: Mapping[str, str], folder: Path) -> Access:
@@ -112,22 +112,22 @@ def _of_pod(now: Callable[[], float], environment: Mapping[str, str], folder: Pa
 
 
 def _of_files(
-    paths: Sequence[Path], shown: str, wanted: str | None, now: Callable[[], float]
+    paths: Sequence[Path], listed: str, wanted: str | None, now: Callable[[], float]
 ) -> Access:
     configs = [(_parsed(path), path.parent) for path in paths]
     name = wanted or next(filter(None, [each.get("current-context") for each, _ in configs]), None)
     if not name:
-        raise ValueError(f"the kubeconfig {shown} has no current-context: name one by ?context=")
+        raise ValueError(f"the kubeconfig {listed} has no current-context: name one by ?context=")
     context, _ = _named(configs, "context", name)
     cluster, beside = _named(configs, "cluster", context["cluster"])
     user, home = _named(configs, "user", context["user"]) if context.get("user") else ({}, beside)
     for option in UNSUPPORTED:
         if cluster.get(option):
-            raise ValueError(f"the kubeconfig {shown} has {option}, which is not supported")
+            raise ValueError(f"the kubeconfig {listed} has {option}, which is not supported")
     parts = urlsplit(cluster["server"])
     port = parts.port or (443 if parts.scheme == "https" else 80)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"the server in the kubeconfig {shown} must be an https:// address")
+        raise ValueError(f"the server in the kubeconfig {listed} must be an https:// address")
     return Access(
         Host(parts.hostname, port),
         parts.path.rstrip("/"),

@@ -90,11 +90,11 @@ class KubernetesStore(DocumentStore):
         """Create the object, or replace it if it has this *version*."""
         lease = self.known.get(name)
         if version is not None and (lease is None or _version(lease) != version):
-            found = self.get(name, until)
+            current = self.get(name, until)
             lease = self.known.get(name)
             # Another thread may have written, read or forgotten it since.
-            if found.version != version or lease is None or _version(lease) != version:
-                return Conflict(found if found.version != version else None)
+            if current.version != version or lease is None or _version(lease) != version:
+                return Conflict(current if current.version != version else None)
         if version is None:
             method, path, lease = "POST", self.api.leases, None
         else:

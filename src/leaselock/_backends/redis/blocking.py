@@ -119,10 +119,12 @@ class BlockingConnection(Connection):
 
     def _connect(self, until: float) -> None:
         module = library(MODULES[0], "redis")
-        address, left = self.address, self._left(until)
-        connection = new_connection(module, self.settings, address, left)
+        address, remaining = self.address, self._remaining(until)
+        connection = new_connection(module, self.settings, address, remaining)
         if not address.path:
-            connection.socket_connect_timeout = time_per_address(address.host, address.port, left)
+            connection.socket_connect_timeout = time_per_address(
+                address.host, address.port, remaining
+            )
         self.connecting = connection
         try:
             connection.connect()
@@ -258,7 +260,7 @@ class BlockingConnection(Connection):
 
     # --- the socket -----------------------------------------------------------------------------
 
-    def _left(self, until: float) -> float:
+    def _remaining(self, until: float) -> float:
         return max(0.001, min(until - self.now(), LONGEST_WAIT))
 
     def _limit_to(self, until: float) -> float:
@@ -268,9 +270,9 @@ class BlockingConnection(Connection):
         less, but not by much.
         """
         now = self.now()
-        left = until - now
-        if not left / 2 < self.timeout <= left:
-            self._set_timeout(max(0.001, min(left, LONGEST_WAIT)) * 0.95)
+        remaining = until - now
+        if not remaining / 2 < self.timeout <= remaining:
+            self._set_timeout(max(0.001, min(remaining, LONGEST_WAIT)) * 0.95)
         return now
 
     def _set_timeout(self, seconds: float) -> None:
@@ -299,7 +301,7 @@ class BlockingConnection(Connection):
     def _is_readable_by(self, until: float) -> bool:
         if self.sock.fileno() < 0:
             raise ConnectionError("it was closed")
-        return bool(self.poll.poll(math.ceil(self._left(until) * 1000)))
+        return bool(self.poll.poll(math.ceil(self._remaining(until) * 1000)))
 
     def _feed(self, data: bytes) -> bool:
         """Parse what has arrived; True at the end of the connection."""

@@ -104,15 +104,15 @@ async def _scripts(executor: Executor, until: float) -> list[Finding]:
     sharded = executor.topology.sharded
     verbs = ("SPUBLISH", "SHARDNUMSUB") if sharded else ("PUBLISH", "NUMSUB")
     replies = await executor.evaluate(PROBE, PROBE.command((PROBED,), (*verbs, PROBED)), until)
-    found = []
+    findings = []
     for need, reply in zip(NEEDS, replies, strict=True):
         said = reply.decode("utf-8", "replace")
         if said.partition(" ")[0] in AT_FIRST:
             return [Finding("fail", f"the server takes no writes now ({said})")]
         if said:
             what = f"{need.what}, so {need.consequence} ({said})"
-            found.append(Finding(need.level, what, need.advice))
-    return found or [Finding("ok", "scripts can do everything that locks need")]
+            findings.append(Finding(need.level, what, need.advice))
+    return findings or [Finding("ok", "scripts can do everything that locks need")]
 
 
 async def _confirming(executor: Executor, replicas: int, until: float) -> list[Finding]:

@@ -30,9 +30,9 @@ def settings_of(target: object, *, aio: bool = False, prefix: str | None = None)
     """
     library("redis", "redis")
     library("hiredis", "redis")
-    found = settings_of_url(target) if isinstance(target, str) else settings_of_client(target)
-    found = found if prefix is None else found.with_prefix(prefix)
-    return found.supported(aio=aio)
+    settings = settings_of_url(target) if isinstance(target, str) else settings_of_client(target)
+    settings = settings if prefix is None else settings.with_prefix(prefix)
+    return settings.supported(aio=aio)
 
 
 def settings_of_client(client: Any) -> Settings:

@@ -46,13 +46,13 @@ def marker_keys(prefix: str, divided: bool) -> tuple[str, ...]:
     """
     if not divided:
         return (our(KIND, prefix),)
-    found: dict[int, str] = {}
+    keys: dict[int, str] = {}
     for number in range(CANDIDATES):
         key = our(KIND, f"{prefix}{number}")
-        found.setdefault(slot_of(key) * MARKERS // SLOTS, key)
-        if len(found) == MARKERS:
+        keys.setdefault(slot_of(key) * MARKERS // SLOTS, key)
+        if len(keys) == MARKERS:
             break
-    return tuple(found.values())
+    return tuple(keys.values())
 
 
 def reading(settings: Settings, address: Address) -> Generator[Send, list[Any], None]:
@@ -70,10 +70,10 @@ def reading(settings: Settings, address: Address) -> Generator[Send, list[Any], 
         # Another client may write it meanwhile: the second reply of each pair decides.
         pairs = (_pair(key) for key in missing)
         replies += (yield _message([command for pair in pairs for command in pair]))[1::2]
-    found = [*zip((*keys, *missing), replies, strict=True)]
+    answers = [*zip((*keys, *missing), replies, strict=True)]
     # The markers of the slots that are served decide, if there are any.
-    served = [(key, reply) for key, reply in found if not str(reply).startswith(NOT_SERVED)]
-    for key, reply in served or found:
+    served = [(key, reply) for key, reply in answers if not str(reply).startswith(NOT_SERVED)]
+    for key, reply in served or answers:
         _check(settings, address, key, reply)
 
 
@@ -112,9 +112,9 @@ def _replace(settings: Settings, key: str) -> str:
 
 def marker_finding(address: Address, replies: Sequence[Any]) -> Finding:
     """What `doctor` says of a server whose markers could be used, by the replies to GET."""
-    found = {reply.decode("utf-8", "replace") for reply in replies if isinstance(reply, bytes)}
-    if found:
-        words = ", ".join(sorted(found))
+    markers = {reply.decode("utf-8", "replace") for reply in replies if isinstance(reply, bytes)}
+    if markers:
+        words = ", ".join(sorted(markers))
         return Finding("ok", f"{address}: the layout of the locks is {words}")
     refused = [reply for reply in replies if str(reply).startswith("NOPERM")]
     if refused:

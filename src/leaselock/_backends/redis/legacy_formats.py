@@ -161,9 +161,9 @@ class Setnx:
         """What the record keeps to show which hold it is of."""
         return ""
 
-    def left(self, value: bytes, left: int) -> float | None:
+    def remaining(self, value: bytes, remaining_ms: int) -> float | None:
         """The seconds that are left of the hold; None without end."""
-        return left / 1000 if left >= 0 else None
+        return remaining_ms / 1000 if remaining_ms >= 0 else None
 
 
 class SetnxExpire(Setnx):
@@ -184,8 +184,8 @@ class SetnxExpire(Setnx):
         """SETNX, and EXPIRE in the next request; or the repair of a lock without an end."""
         taken = await super().take(request, claim)
         if not taken:
-            (left,) = await request.send(("TTL", request.lock))
-            if left != NO_EXPIRY:
+            (expiry,) = await request.send(("TTL", request.lock))
+            if expiry != NO_EXPIRY:
                 return False
         await request.send(("EXPIRE", request.lock, ceil(claim.lease)))
         return taken
@@ -197,8 +197,8 @@ class SetnxExpire(Setnx):
 
     async def prolong(self, request: Request, claim: Claim) -> int | None:
         """EXPIRE, if the owner is the claim; the end is never moved forward in time."""
-        (left,) = await request.send(("TTL", request.lock))
-        lasts = max(left, ceil(claim.lease))
+        (expiry,) = await request.send(("TTL", request.lock))
+        lasts = max(expiry, ceil(claim.lease))
         renew: Command = ("EXPIRE", request.lock, lasts)
         return lasts if await request.send_if(owner(claim), renew) else None
 
@@ -286,7 +286,7 @@ class Getset(Setnx):
         """The time that was written."""
         return self.written.get(claim.id, b"").decode()
 
-    def left(self, value: bytes, left: int) -> float | None:
+    def remaining(self, value: bytes, remaining_ms: int) -> float | None:
         """By this client's clock."""
         return int(value) / 1000 - self.wall()
 
@@ -397,14 +397,16 @@ class LegacyLock:
     async def _read(self, request: Request) -> tuple[Any, int, bytes, bytes]:
         """The value of the lock, the ms that are left of it, its record, and the last token."""
         lock, record_key, token = request.lock, request.record, request.token
-        value, left, record, counter = await request.send(
+        value, remaining_ms, record, counter = await request.send(
             ("GET", lock), ("PTTL", lock), ("GET", record_key), ("GET", token)
         )
-        return value, left, record or b"", counter or b"0"
+        return value, remaining_ms, record or b"", counter or b"0"
 
-    def _hold(self, value: Any, left: int, record: bytes, counter: bytes) -> HoldRecord | None:
+    def _hold(
+        self, value: Any, remaining_ms: int, record: bytes, counter: bytes
+    ) -> HoldRecord | None:
         owner = b"" if value is None else self.form.holder(value, record)
-        return held_of(owner, counter + record, left)
+        return held_of(owner, counter + record, remaining_ms)
 
     async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
         """Release, if it holds. These formats cannot refuse a request that is under way."""
@@ -455,14 +457,14 @@ class LegacyLock:
 
     async def _inspect(self, name: str, until: float) -> LockState:
         request = self._request(name, until)
-        value, left, record, counter = await self._read(request)
-        held = self._hold(value, left, record, counter)
-        remaining = None if held is None else self.form.left(value, left)
+        value, remaining_ms, record, counter = await self._read(request)
+        held = self._hold(value, remaining_ms, record, counter)
+        remaining = None if held is None else self.form.remaining(value, remaining_ms)
         state = LockState.exclusive(name, held, remaining, ())
         if held is None or not record or is_record(counter + record):
             return state
-        key, found = (request.record, record) if counter.isdigit() else (request.token, counter)
-        what = f"{found.decode('utf-8', 'replace')!r:.80}, which no program of leaselock writes"
+        key, value = (request.record, record) if counter.isdigit() else (request.token, counter)
+        what = f"{value.decode('utf-8', 'replace')!r:.80}, which no program of leaselock writes"
         reason = UNREADABLE.format(key=key, lock=request.lock, found=what)
         return state._replace(unreadable=reason)
 

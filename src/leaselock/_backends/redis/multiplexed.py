@@ -298,9 +298,9 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
             return future
         # One task waits for the signal of a claim; a callback of an earlier wait is over.
         signal.wakers = [wake]
-        left = until - self.now()
-        if left < LONG:
-            timer = self.loop.call_later(max(0.0, min(left, LONGEST_TIMER)), wake)
+        remaining = until - self.now()
+        if remaining < LONG:
+            timer = self.loop.call_later(max(0.0, min(remaining, LONGEST_TIMER)), wake)
             future.add_done_callback(lambda _: timer.cancel())
         return future
 

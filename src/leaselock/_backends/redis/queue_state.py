@@ -47,10 +47,10 @@ class QueueState:
 
     def grant(self, holder: str) -> Grant | None:
         """The grant that a message told of, if that is recent; the claim leaves the queue."""
-        found = self.grants.pop(holder, None) if self.grants else None
-        if found is None:
+        grant = self.grants.pop(holder, None) if self.grants else None
+        if grant is None:
             return None
-        token, lasts = found
+        token, lasts = grant
         sent_at = self.sent_at[holder]
         if self.now() >= sent_at + lasts * FRESH:
             return None

@@ -23,13 +23,13 @@ LIFETIMES: dict[str, Lifetime] = {"lease": "lease", "cooling": "cooling"}
 LARGEST = 2**63
 
 
-def held_of(owner: bytes, record: bytes, left: int) -> HoldRecord | None:
+def held_of(owner: bytes, record: bytes, remaining_ms: int) -> HoldRecord | None:
     """The hold of *owner*; without a record of the same owner it is another program's, which has no
     token and an unknown start.
     """
     if not owner:
         return None
-    return _hold(owner, record)._replace(expires=left / 1000)
+    return _hold(owner, record)._replace(expires=remaining_ms / 1000)
 
 
 # The record of a claim: owner, channel, fields of the lease (`keys.lease_fields`), start, metadata.

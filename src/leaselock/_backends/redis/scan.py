@@ -26,12 +26,12 @@ async def locks_on(
 ) -> set[str]:
     """The keys on one server that may be those of locks with this prefix."""
     ours = await keys_on(executor, address, f"{names.OURS}*", until)
-    found = {lock for key in ours if (lock := _lock_of(key)) is not None}
+    keys = {lock for key in ours if (lock := _lock_of(key)) is not None}
     if prefix:
-        return found | set(await keys_on(executor, address, f"{escaped(prefix)}*", until, kind))
+        return keys | set(await keys_on(executor, address, f"{escaped(prefix)}*", until, kind))
     # Any key of the application could be a lock: only one that has a counter is looked at.
     counters = await keys_on(executor, address, f"{names.COUNTER}:*", until)
-    return found | await _counted(executor, address, counters, until)
+    return keys | await _counted(executor, address, counters, until)
 
 
 async def page_on(
@@ -40,8 +40,8 @@ async def page_on(
     """The same for one page of keys, without those of ours beside a lock; and the next cursor."""
     if prefix:
         pattern = f"{escaped(prefix)}*"
-        cursor, found = await page_of_keys(executor, address, pattern, cursor, until, kind)
-        return cursor, set(found)
+        cursor, keys = await page_of_keys(executor, address, pattern, cursor, until, kind)
+        return cursor, set(keys)
     cursor, counters = await page_of_keys(executor, address, f"{names.COUNTER}:*", cursor, until)
     return cursor, await _counted(executor, address, counters, until)
 
@@ -61,14 +61,14 @@ async def keys_on(
     """The keys on one server that match, of that type if one is given. *pages* limits how many
     pages are read, if it is not 0.
     """
-    found: list[str] = []
+    keys: list[str] = []
     cursor = 0
     while True:
-        cursor, keys = await page_of_keys(executor, address, pattern, cursor, until, kind)
-        found += keys
+        cursor, page = await page_of_keys(executor, address, pattern, cursor, until, kind)
+        keys += page
         pages -= 1
         if not cursor or not pages:
-            return found
+            return keys
 
 
 async def page_of_keys(

@@ -209,10 +209,10 @@ class Cluster(Topology):
         text = f"no node of the cluster answers ({'; '.join(reasons)})"
         raise Unreachable(text) from cause
 
-    def _learn(self, ranges: Sequence[Sequence[object]], asked: Address) -> None:
+    def _learn(self, ranges: Sequence[Sequence[object]], replied: Address) -> None:
         slots: dict[int, Address] = {}
         for first, last, master, *_ in ranges:
-            address = _announced(master, asked)
+            address = _announced(master, replied)
             slots.update(dict.fromkeys(range(_slot(first), _slot(last) + 1), address))
         self.slots, self.is_current = slots, True
         self.known_masters = list(dict.fromkeys(slots.values()))
@@ -264,9 +264,9 @@ def _slot(value: object) -> int:
     return slot
 
 
-def _announced(master: object, asked: Address) -> Address:
+def _announced(master: object, replied: Address) -> Address:
     if not isinstance(master, list) or len(master) < 2:
         raise NotApplied(f"the cluster describes its nodes in a way not known here: {master!r}")
     host, port = master[0], _number(master[1])
     # An empty or missing host means: the one that you have asked.
-    return Address(host.decode() if host else asked.host, port)
+    return Address(host.decode() if host else replied.host, port)

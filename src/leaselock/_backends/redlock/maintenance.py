@@ -22,8 +22,8 @@ async def examine(masters: Sequence[Master], until: float) -> tuple[Finding, ...
         except StoreError as error:
             what = f"{master.shown}: {error}"
             answers.append((Finding("fail", what, "a lock needs a majority, not all of them"),))
-    found = (finding for answer in answers for finding in answer)
-    return (_number(len(masters)), *_duplicates(masters, answers), *found)
+    findings = (finding for answer in answers for finding in answer)
+    return (_number(len(masters)), *_duplicates(masters, answers), *findings)
 
 
 class Position(NamedTuple):

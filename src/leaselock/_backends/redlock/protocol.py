@@ -109,7 +109,7 @@ class Redlock(Backend):
         The other masters may carry out the release that made it the first a little later.
         """
         first = claim.id not in self.uncertain and claim.id not in self.given_back
-        for left in reversed(range(TRIES if wait else 1)):
+        for tries_left in reversed(range(TRIES if wait else 1)):
             queue_master = self.all.queue_master()
             if wait:
                 self._queue_at(claim, queue_master)
@@ -122,7 +122,9 @@ class Redlock(Backend):
                 return Grant(token, ())
             if wait and granted:
                 self.failures[claim.id] = self.failures.get(claim.id, 0) + 1
-            if queue_master not in granted or (left and await self._closed_after_pause(claim)):
+            if queue_master not in granted or (
+                tries_left and await self._closed_after_pause(claim)
+            ):
                 break
         votes.failed = True
         # Votes that do not count any more, too: what should have ended them did not arrive.

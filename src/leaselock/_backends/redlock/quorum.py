@@ -68,7 +68,7 @@ class Masters:
         *late* is called with each answer that comes after the try has failed; None is no answer.
         """
         votes = votes or self.new_votes()
-        votes.asked = len(requests)
+        votes.requests = len(requests)
         skipped = self._skipped(requests)
         first = next(i for i in requests if i not in skipped)
         for i, request in requests.items():

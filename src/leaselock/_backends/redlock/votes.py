@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class Votes:
     """The answers of the masters to one request, as far as they have arrived."""
 
-    __slots__ = ("answers", "asked", "changed", "errors", "failed", "final", "masters", "placed")
+    __slots__ = ("answers", "changed", "errors", "failed", "final", "masters", "placed", "requests")
 
     def __init__(self, masters: int) -> None:
         self.masters = masters
-        self.asked = 0
+        self.requests = 0
         self.answers: dict[int, Any] = {}
         self.errors: dict[int, StoreError] = {}
         self.changed = Signal()
@@ -43,7 +43,7 @@ class Votes:
     @property
     def complete(self) -> bool:
         """No answer is outstanding."""
-        return len(self.answers) + len(self.errors) >= self.asked
+        return len(self.answers) + len(self.errors) >= self.requests
 
     def answer(self, master: int, answer: object) -> None:
         """Count an answer."""
@@ -144,13 +144,13 @@ def _held(
     helds = [s.held for _, s in sorted(states.items()) if s.held and s.held.id == holder]
     token = max(Counter(h.token for h in helds).items(), key=lambda item: (item[1], item[0]))[0]
     # It holds as long as a majority does.
-    left = sorted(
+    remaining = sorted(
         (s.remaining for s in states.values() if s.held and s.held.id == holder),
         key=lambda seconds: float("inf") if seconds is None else seconds,
         reverse=True,
     )
     held = next(h for h in helds if h.token == token)
-    return LockState.exclusive(name, held, left[quorum - 1], waiting)
+    return LockState.exclusive(name, held, remaining[quorum - 1], waiting)
 
 
 def has_enough(queue_master: int, votes: Votes) -> bool:

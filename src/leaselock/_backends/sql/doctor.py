@@ -108,16 +108,16 @@ def _limits(server: ServerInfo, facts: dict[str, str]) -> list[tuple[int, str]]:
     """What limits the connections of this user to this database, each with what it leaves."""
     most = int(facts["max_connections"])
     if server.dialect.name == "mysql":
-        own = int(facts.get("max_user_connections", "0"))
+        limit = int(facts.get("max_user_connections", "0"))
         limits = [(most, f"max_connections is {most}")]
-        return [*limits, (own, f"max_user_connections is {own}")] if own else limits
+        return [*limits, (limit, f"max_user_connections is {limit}")] if limit else limits
     names = ("superuser_reserved_connections", "reserved_connections")
     reserved = sum(int(facts.get(name, "0")) for name in names)
     limits = [(most - reserved, f"max_connections is {most}, of which {reserved} are reserved")]
     for name, text in (("role_limit", "of the role"), ("database_limit", "of the database")):
-        own = int(facts.get(name, "-1"))
-        if own >= 0:
-            limits.append((own, f"the CONNECTION LIMIT {text} is {own}"))
+        limit = int(facts.get(name, "-1"))
+        if limit >= 0:
+            limits.append((limit, f"the CONNECTION LIMIT {text} is {limit}"))
     return limits
 
 

@@ -163,9 +163,9 @@ class Lease:
             results = await executor.execute(script)
             renewed = _renewed(zip(exclusive, results, strict=True))
             answers.update(dict.fromkeys(renewed, True))
-        left = [claim for claim in claims if claim.id not in answers]
-        if left:
-            answers |= await self._renew_locked(left, executor)
+        unanswered = [claim for claim in claims if claim.id not in answers]
+        if unanswered:
+            answers |= await self._renew_locked(unanswered, executor)
         return tuple(answers[claim.id] for claim in request.claims)
 
     async def _renew_locked(
@@ -218,7 +218,7 @@ class Lease:
         executor: Executor,
     ) -> T:
         """Run *work* in a transaction that locks the row; repeat it after a conflict."""
-        for left in reversed(range(MOST_TRIES)):
+        for tries_left in reversed(range(MOST_TRIES)):
             try:
                 return await self._transaction(name, claim_id, requester, work, executor)
             except Unreadable:
@@ -226,7 +226,7 @@ class Lease:
                 raise
             except SqlError as error:
                 await executor.execute(("rollback",))
-                if error.state not in self.dialect.contended or not left:
+                if error.state not in self.dialect.contended or not tries_left:
                     raise
         raise AssertionError("unreachable")
 
@@ -270,8 +270,8 @@ class Lease:
         for client in clients:
             key = ("listener connection", {"liveness_key": word(CLIENT, client)})
             try:
-                (found,) = await executor.execute((key,))
-                number = found.rows[0][0]
+                (result,) = await executor.execute((key,))
+                number = result.rows[0][0]
                 if number is not None:
                     await executor.execute((("interrupt", {"number": number}),))
             except SqlError:
@@ -324,10 +324,10 @@ async def _snapshot(parts: Script, executor: Executor) -> list[Result]:
 
 
 def _by_name(rows: list[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    grouped: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row[0], []).append(row)
-    return found
+        grouped.setdefault(row[0], []).append(row)
+    return grouped
 
 
 def _state(
@@ -337,13 +337,13 @@ def _state(
     reasons: list[str] = []
 
     def read(parse: Callable[[str, Row], T], rows: list[Row]) -> list[T]:
-        found = []
+        parsed = []
         for row in rows:
             try:
-                found.append(parse(name, row[1:]))
+                parsed.append(parse(name, row[1:]))
             except Unreadable as error:
                 reasons.append(str(error))
-        return found
+        return parsed
 
     holds = [*read(hold_of, held), *read(shared_hold, others)]
     states = tuple(HoldState(hold, hold.expires - clock) for hold in holds)

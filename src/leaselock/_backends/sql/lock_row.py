@@ -195,9 +195,9 @@ class SqlLockRow(LockRow):
         self.notify_watchers()
 
     def _take_out(self, hold_id: str) -> HoldRecord | None:
-        found = next((hold for hold in self.kept if hold.id == hold_id), None)
-        self.kept = [hold for hold in self.kept if hold is not found]
-        return found
+        taken = next((hold for hold in self.kept if hold.id == hold_id), None)
+        self.kept = [hold for hold in self.kept if hold is not taken]
+        return taken
 
     def _remove_from_table(self, hold_id: str) -> None:
         if hold_id in self.in_table:
@@ -206,8 +206,8 @@ class SqlLockRow(LockRow):
             self.writes.append(("remove hold", {"name": self.name, "id": hold_id}))
 
     def _find(self, claim_id: str) -> int | None:
-        found = (i for i, waiter in enumerate(self.waiters) if waiter.claim.id == claim_id)
-        return next(found, None)
+        indexes = (i for i, waiter in enumerate(self.waiters) if waiter.claim.id == claim_id)
+        return next(indexes, None)
 
     def queue(self) -> Iterator[Claim]:
         """The waiters at the head; MoreWaiters if there are others behind those that were read."""
@@ -327,8 +327,8 @@ class SqlLockRow(LockRow):
     def notify_watchers(self) -> None:
         """Notify the claims that observe the lock, and whose time has not passed."""
         for mark in sorted(self.tombstones):
-            prefix, found, claim_id = mark.partition(":")
-            if f"{prefix}:" in (LISTENS, POLLS) and found:
+            prefix, separator, claim_id = mark.partition(":")
+            if f"{prefix}:" in (LISTENS, POLLS) and separator:
                 client = claim_id.rpartition(":")[0]
                 self.notify(claim_id, client)
 
@@ -398,10 +398,10 @@ def _checked(name: str, table: str, record: Record) -> Record:
 
 def _key(name: str, table: str) -> tuple[str, str]:
     """Where a row is, and the statement that removes it."""
-    shown = readable_text(name)
-    literal = shown.replace("'", "''")
+    readable = readable_text(name)
+    literal = readable.replace("'", "''")
     return (
-        f"a row of {shown!r} in the table {table}",
+        f"a row of {readable!r} in the table {table}",
         f"DELETE FROM {table} WHERE name = '{literal}'",
     )
 

@@ -42,9 +42,9 @@ async def maintain(
 
 
 async def _set_up(server: ServerInfo, dry: bool, executor: Executor) -> tuple[str, ...]:
-    found = await _version(server, executor)
-    if found is not None:
-        check_version(server, found)
+    version = await _version(server, executor)
+    if version is not None:
+        check_version(server, version)
         return ()
     schema = server.dialect.schema
     if not dry:

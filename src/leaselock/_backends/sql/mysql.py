@@ -89,12 +89,12 @@ def arguments(target: Target) -> dict[str, Any]:
 
 def _encryption(target: Target) -> dict[str, Any]:
     options = target.options
-    asked, files = options.get("ssl"), [key for key in options if key.startswith("ssl_")]
-    if asked not in (None, "yes", "no") or (asked == "no" and files):
+    ssl, files = options.get("ssl"), [key for key in options if key.startswith("ssl_")]
+    if ssl not in (None, "yes", "no") or (ssl == "no" and files):
         raise ValueError("?ssl= is yes or no; with no, there is no ssl_ca= and no ssl_cert=")
-    if asked == "no":
+    if ssl == "no":
         return {"ssl_disabled": True}
-    if not asked and not files:
+    if not ssl and not files:
         return {}
     if not files:
         return {"ssl": _trusts_system()}
@@ -170,8 +170,8 @@ class Mysql(DatabaseProtocol):
         made.close()
 
     def _made(self, until: float) -> Any:
-        left = min(LONGEST_WAIT, max(SHORTEST_WAIT, until - self.now()))
-        times = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), left)
+        remaining = min(LONGEST_WAIT, max(SHORTEST_WAIT, until - self.now()))
+        times = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), remaining)
         try:
             if self.target.connect is not None:
                 conn = self.target.connect()
@@ -180,10 +180,10 @@ class Mysql(DatabaseProtocol):
                 return conn
             named = arguments(self.target)
             if "unix_socket" not in named:
-                times["connect_timeout"] = time_per_address(named["host"], named["port"], left)
+                times["connect_timeout"] = time_per_address(named["host"], named["port"], remaining)
             conn = _unconnected(self.pymysql, named | times)
             # The limits of PyMySQL are for each read; this one is for the whole handshake.
-            limit = threading.Timer(left, _end_handshake, (conn,))
+            limit = threading.Timer(remaining, _end_handshake, (conn,))
             limit.daemon = True
             limit.start()
             self.connecting = conn

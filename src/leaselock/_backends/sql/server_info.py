@@ -69,21 +69,21 @@ async def initialize(
         await executor.execute(("session defaults",))
 
 
-def check_version(server: ServerInfo, found: Row | None) -> None:
-    """NotApplied if the tables are of another version than this program needs. *found* is the row
+def check_version(server: ServerInfo, version: Row | None) -> None:
+    """NotApplied if the tables are of another version than this program needs. *version* is the row
     with their version.
     """
-    if found is None:
+    if version is None:
         setup = setup_command(server.target)
         raise NotApplied(f"{server.target.shown} names no version: {setup}", "misconfigured")
-    check_layout(server.target.shown, str(found[0]), SCHEMA, _replace_tables(server.target))
+    check_layout(server.target.shown, str(version[0]), SCHEMA, _replace_tables(server.target))
 
 
-def version_problem(server: ServerInfo, found: Row | None) -> str | None:
+def version_problem(server: ServerInfo, version: Row | None) -> str | None:
     """What is wrong with the version of the tables, and what to do."""
-    if found is None:
+    if version is None:
         return f"they name no version: {setup_command(server.target)}"
-    return layout_problem(str(found[0]), SCHEMA, _replace_tables(server.target))
+    return layout_problem(str(version[0]), SCHEMA, _replace_tables(server.target))
 
 
 def _replace_tables(target: Target) -> str:

@@ -109,23 +109,23 @@ class SessionLocks:
     def _liveness_key(self, claim_id: str) -> Value:
         return number(HOLDER, claim_id) if self.postgres else short_word(HOLDER, claim_id)
 
-    async def prepare(self, timeout: float, own: Executor) -> set[str]:
+    async def prepare(self, timeout: float, executor: Executor) -> set[str]:
         """Set up a session of this kind. Returns the settings that the server knows."""
         value: Value = str(round(timeout * 1000)) if self.postgres else max(1, round(timeout))
-        (result,) = await own.execute((("session settings", {"silence": value}),))
+        (result,) = await executor.execute((("session settings", {"silence": value}),))
         return {str(row[1]) for row in result.rows}
 
     # --- acquiring ------------------------------------------------------------------------------
 
     async def acquire(
-        self, session: Session, request: Acquire, own: Executor, shared: Shared
+        self, session: Session, request: Acquire, executor: Executor, shared: Shared
     ) -> Grant | Busy:
         """One try, without waiting. With `wait`, a claim that is not granted becomes a waiter."""
         if session.token is not None:
             # Repeated: validity counts from this request, and the session has been silent since.
-            await self.ping(own)
+            await self.ping(executor)
             return Grant(session.token, ())
-        token = await self._take(session, own, shared)
+        token = await self._take(session, executor, shared)
         if token is not None:
             session.token, session.waits = token, False
             return Grant(token, ())
@@ -136,50 +136,50 @@ class SessionLocks:
             script: Script = (f"{session.protocol} release", holders)
         else:
             script = (holders,) if session.waits else (("record waiter", values), holders)
-        results = await own.execute(script)
+        results = await executor.execute(script)
         session.waits = request.wait
         holds = [_hold(row) for row in results[-1].rows]
         return Busy(holds[0] if holds else None, RECHECK_INTERVAL, (), holds=len(holds))
 
-    async def _take(self, session: Session, own: Executor, shared: Shared) -> int | None:
+    async def _take(self, session: Session, executor: Executor, shared: Shared) -> int | None:
         values = self.values(session)
         if session.protocol == "row":
             if session.has_row:
                 # A wait was granted, perhaps long ago; the session has been silent since.
-                await self.ping(own)
+                await self.ping(executor)
             else:
-                session.has_row = await self.take_row(values, own)
+                session.has_row = await self.take_row(values, executor)
             return await self._count(session, values, shared) if session.has_row else None
         if session.recorded and not self.postgres:
             script: Script = (("advisory reacquire", values), ("advisory update session", values))
-            taken, recorded = await own.execute(script)
+            taken, recorded = await executor.execute(script)
             if taken.amount and recorded.amount:
                 return taken.number
-        (result,) = await own.execute((("advisory acquire", values),))
+        (result,) = await executor.execute((("advisory acquire", values),))
         row = result.one()
         session.times += row is not None
         session.recorded = session.recorded or row is not None
         return None if row is None else int(row[0])
 
-    async def take_row(self, values: dict[str, Value], own: Executor) -> bool:
+    async def take_row(self, values: dict[str, Value], executor: Executor) -> bool:
         """Lock the row of the name, if it is free."""
         taking: Script = ("begin transaction", (_sided("row try", values), values))
-        if (await own.execute(taking))[-1].rows:
+        if (await executor.execute(taking))[-1].rows:
             return True
-        results = await own.execute((("row exists", values), "roll back"))
+        results = await executor.execute((("row exists", values), "roll back"))
         if results[0].rows[0][0]:
             return False
         # A row that does not exist cannot be locked (hazard J17). It is created outside of any
         # transaction, and on the own connection, because this may have to wait for another one.
         try:
-            await own.execute((("create row", values),))
+            await executor.execute((("create row", values),))
         except SqlError as error:
             if error.state not in self.dialect.contended | self.dialect.taken:
                 raise
             return False
-        if (await own.execute(taking))[-1].rows:
+        if (await executor.execute(taking))[-1].rows:
             return True
-        await own.execute(("roll back",))
+        await executor.execute(("roll back",))
         return False
 
     async def _count(
@@ -200,7 +200,7 @@ class SessionLocks:
         session.recorded = True
         return int(token)
 
-    async def wait(self, session: Session, timeout: float, own: Executor) -> None:
+    async def wait(self, session: Session, timeout: float, executor: Executor) -> None:
         """Wait for the lock in the server, for a while; `acquire` reports the result."""
         if session.has_row or session.token is not None:
             return
@@ -209,25 +209,25 @@ class SessionLocks:
             statement = f"{session.protocol} wait"
             if session.protocol == "row":
                 statement = _sided(statement, values)
-            (result,) = await own.execute(((statement, values),))
+            (result,) = await executor.execute(((statement, values),))
         except SqlError as error:
             if error.state not in self.dialect.taken | self.dialect.contended:
                 raise
             # The time may have been up just when the lock was granted (hazard J2).
             release: Script = ("advisory release",) if session.protocol == "advisory" else ()
-            await own.execute(("roll back", *release, ("mark alive", values)))
+            await executor.execute(("roll back", *release, ("mark alive", values)))
             session.times = 0
             return
         session.times += session.protocol == "advisory"
         session.has_row = session.protocol == "row" and bool(result.rows)
         if session.protocol == "row" and not session.has_row:
-            await own.execute(("roll back",))
+            await executor.execute(("roll back",))
 
     # --- releasing ------------------------------------------------------------------------------
 
-    async def release(self, session: Session, own: Executor) -> None:
+    async def release(self, session: Session, executor: Executor) -> None:
         """Release everything that the session may own."""
-        await own.execute((f"{session.protocol} release",))
+        await executor.execute((f"{session.protocol} release",))
 
     async def end(self, session: Session, shared: Shared) -> None:
         """End a session whose connection is closed, and which may wait. PostgreSQL looks for that
@@ -236,19 +236,19 @@ class SessionLocks:
         if not self.postgres:
             await shared((("end session", self.values(session)),))
 
-    async def weaken(self, session: Session, own: Executor) -> None:
+    async def weaken(self, session: Session, executor: Executor) -> None:
         """Let a writer become a reader, where the server can do that."""
         assert session.claim is not None
         session.claim = session.claim._replace(mode="shared")
         if session.protocol == "advisory" and session.times:
             values = self.values(session)
             unlocks: list[Part] = [("advisory unlock", values)] * (session.times - 1)
-            await own.execute((("advisory weaken", values), *unlocks))
+            await executor.execute((("advisory weaken", values), *unlocks))
             session.times = 0
 
-    async def ping(self, own: Executor) -> None:
+    async def ping(self, executor: Executor) -> None:
         """Prove that the session is alive, and show the server that the client is."""
-        await own.execute(("ping",))
+        await executor.execute(("ping",))
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -278,8 +278,8 @@ class SessionLocks:
         if row is None:
             return []
         backend, *who, since, mode = row
-        shown = ", ".join([*filter(None, who), f"connection {backend}"])
-        metadata = {"host": f"another program ({shown})", "pid": 0, "thread": "", "label": None}
+        described = ", ".join([*filter(None, who), f"connection {backend}"])
+        metadata = {"host": f"another program ({described})", "pid": 0, "thread": "", "label": None}
         return [(name, f"connection {backend}", "", 0, backend, json.dumps(metadata), since, mode)]
 
     async def _sessions(self, protocol: str, name: str, shared: Shared) -> list[Row]:

@@ -80,20 +80,22 @@ class SessionPool:
     async def acquire(self, protocol: str, request: Acquire, until: float) -> Grant | Busy:
         """One try; with `wait`, a claim that is not granted keeps its connection."""
         claim = request.claim
-        found = self.sessions.get(claim.id)
-        if found is not None and found.ended:
-            self._drop(claim, found)
-            found = None
-        if found is None:
-            found = await self._connection(claim, until)
-            found.session.claim, found.session.protocol = claim, protocol
-            self.sessions[claim.id] = found
+        owned = self.sessions.get(claim.id)
+        if owned is not None and owned.ended:
+            self._drop(claim, owned)
+            owned = None
+        if owned is None:
+            owned = await self._connect(claim, until)
+            owned.session.claim, owned.session.protocol = claim, protocol
+            self.sessions[claim.id] = owned
             self.dropped.pop(claim.id, None)
-        connection = found
+        connection = owned
 
-        async def acquire(own: Executor) -> Grant | Busy:
+        async def acquire(executor: Executor) -> Grant | Busy:
             self._check_server(protocol, connection.settings)
-            return await self.locks.acquire(connection.session, request, own, self._shared(until))
+            return await self.locks.acquire(
+                connection.session, request, executor, self._shared(until)
+            )
 
         reply = await self._converse(claim, connection, acquire, until)
         if connection.ended and connection.session.token is not None:
@@ -105,38 +107,43 @@ class SessionPool:
 
     async def wait(self, claim: Claim, until: float) -> None:
         """Wait for the lock in the server."""
-        found = self.sessions.get(claim.id)
-        if found is not None:
-            session, timeout = found.session, max(0.0, until - self.now())
+        connection = self.sessions.get(claim.id)
+        if connection is not None:
+            session, timeout = connection.session, max(0.0, until - self.now())
             await self._converse(
-                claim, found, lambda own: self.locks.wait(session, timeout, own), until + GRACE
+                claim,
+                connection,
+                lambda executor: self.locks.wait(session, timeout, executor),
+                until + GRACE,
             )
 
     async def release(self, claim: Claim, until: float) -> Released:
         """Release the lock, or stop waiting."""
-        found = self.sessions.get(claim.id)
-        if found is None:
+        connection = self.sessions.get(claim.id)
+        if connection is None:
             await self._end_of_dropped(claim, until)
             return ABSENT
-        session, held = found.session, found.session.token is not None
+        session, held = connection.session, connection.session.token is not None
         try:
-            await self._converse(claim, found, lambda own: self.locks.release(session, own), until)
+            await self._converse(
+                claim, connection, lambda executor: self.locks.release(session, executor), until
+            )
         except StoreError:
             # A closed connection holds nothing; but it is not known for how long it held.
-            self._drop(claim, found)
+            self._drop(claim, connection)
             self.dropped.pop(claim.id, None)  # it is not released again
             return ABSENT
         except BaseException:
-            self._drop(claim, found)
+            self._drop(claim, connection)
             raise
         self._put_back(claim)
         return Released("held" if held else "waiting", ())
 
     def end(self, claim: Claim) -> None:
         """Close the connection of a claim. The server need not answer, and releases the lock."""
-        found = self.sessions.get(claim.id)
-        if found is not None:
-            self._drop(claim, found)
+        connection = self.sessions.get(claim.id)
+        if connection is not None:
+            self._drop(claim, connection)
             self.dropped.pop(claim.id, None)  # it is not released again
 
     async def _end_of_dropped(self, claim: Claim, until: float) -> None:
@@ -158,11 +165,13 @@ class SessionPool:
 
     async def convert(self, claim: Claim, mode: Mode, until: float) -> Converted:
         """Let a writer become a reader. Repeated, it changes nothing."""
-        found = self.sessions.get(claim.id)
-        if found is None or found.session.token is None:
+        connection = self.sessions.get(claim.id)
+        if connection is None or connection.session.token is None:
             return Converted(None, 0.0, ())
-        session = found.session
-        await self._converse(claim, found, lambda own: self.locks.weaken(session, own), until)
+        session = connection.session
+        await self._converse(
+            claim, connection, lambda executor: self.locks.weaken(session, executor), until
+        )
         token, since = session.token or 0, claim.since
         held = HoldRecord(claim.id, claim.client, "client", token, 0.0, claim.metadata, since)
         return Converted(held._replace(mode=mode), 0.0, ())
@@ -174,51 +183,51 @@ class SessionPool:
         answer does not delay the others.
         """
         answers: dict[str, bool | None] = {}
-        asked: list[tuple[Claim, SessionConnection, Slot]] = []
+        pinged: list[tuple[Claim, SessionConnection, Slot]] = []
         try:
             # Sessions with another request in progress come last.
             for claim in sorted(claims, key=self._is_busy):
-                answers[claim.id] = await self._send_ping(claim, asked, until)
-            while asked:
-                claim, found, slot = asked[-1]
-                answers[claim.id] = await self._received(claim, found, Receive(), until)
-                asked.pop()
-                found.limit.leave(slot)
+                answers[claim.id] = await self._send_ping(claim, pinged, until)
+            while pinged:
+                claim, connection, slot = pinged[-1]
+                answers[claim.id] = await self._received(claim, connection, Receive(), until)
+                pinged.pop()
+                connection.limit.leave(slot)
         finally:
-            for claim, found, slot in asked:
-                self._drop(claim, found)
-                found.limit.leave(slot)
+            for claim, connection, slot in pinged:
+                self._drop(claim, connection)
+                connection.limit.leave(slot)
         return tuple(answers[claim.id] for claim in claims)
 
     def _is_busy(self, claim: Claim) -> bool:
-        found = self.sessions.get(claim.id)
-        return found is not None and bool(found.limit.slots)
+        connection = self.sessions.get(claim.id)
+        return connection is not None and bool(connection.limit.slots)
 
     async def _send_ping(
-        self, claim: Claim, asked: list[tuple[Claim, SessionConnection, Slot]], until: float
+        self, claim: Claim, pinged: list[tuple[Claim, SessionConnection, Slot]], until: float
     ) -> bool | None:
-        found = self.sessions.get(claim.id)
-        if found is None or found.ended:
+        connection = self.sessions.get(claim.id)
+        if connection is None or connection.ended:
             return False
         if self.now() >= until:
             return None
-        slot = found.limit.enter_now() or await found.limit.enter(until)
+        slot = connection.limit.enter_now() or await connection.limit.enter(until)
         if slot is None:
             return None
-        asked.append((claim, found, slot))
+        pinged.append((claim, connection, slot))
         text, _ = self.pool.dialect.text(("ping",), None)
-        return await self._received(claim, found, Send(text), until)
+        return await self._received(claim, connection, Send(text), until)
 
     async def _received(
-        self, claim: Claim, found: SessionConnection, request: Send | Receive, until: float
+        self, claim: Claim, connection: SessionConnection, request: Send | Receive, until: float
     ) -> bool:
-        if self.sessions.get(claim.id) is not found:
+        if self.sessions.get(claim.id) is not connection:
             return False
         try:
-            await Call(found.connection, request, until)
+            await Call(connection.connection, request, until)
         except (OutcomeUnknown, SqlError):
-            self._give_up(claim, found)
-        return self.sessions.get(claim.id) is found and not found.ended
+            self._give_up(claim, connection)
+        return self.sessions.get(claim.id) is connection and not connection.ended
 
     async def inspect(self, protocol: str, request: Inspect, until: float) -> tuple[LockState, ...]:
         """Holders and waiters."""
@@ -237,27 +246,27 @@ class SessionPool:
     async def _converse(
         self,
         claim: Claim,
-        found: SessionConnection,
+        connection: SessionConnection,
         work: Callable[[Executor], Awaitable[T]],
         until: float,
     ) -> T:
         """Run an operation on the connection of a claim; if it fails, give the connection up."""
-        slot = found.limit.enter_now() or await found.limit.enter(until)
+        slot = connection.limit.enter_now() or await connection.limit.enter(until)
         if slot is None:
             raise NotApplied(f"another request for the claim to {claim.name!r} was in progress")
         try:
-            self._check_owner(claim, found)
-            answer = await self.pool.converse(found.connection, work, until)
-            self._check_owner(claim, found)
+            self._check_owner(claim, connection)
+            answer = await self.pool.converse(connection.connection, work, until)
+            self._check_owner(claim, connection)
         except BaseException:
-            self._give_up(claim, found)
+            self._give_up(claim, connection)
             raise
         finally:
-            found.limit.leave(slot)
+            connection.limit.leave(slot)
         return answer
 
-    def _check_owner(self, claim: Claim, found: SessionConnection) -> None:
-        if self.sessions.get(claim.id) is not found:
+    def _check_owner(self, claim: Claim, connection: SessionConnection) -> None:
+        if self.sessions.get(claim.id) is not connection:
             raise OutcomeUnknown(f"the claim to {claim.name!r} was released meanwhile")
 
     def _check_server(self, protocol: str, settings: set[str]) -> None:
@@ -273,77 +282,79 @@ class SessionPool:
         if protocol == "advisory" and not new_enough:
             raise NotApplied(TOO_OLD)
 
-    async def _connection(self, claim: Claim, until: float) -> SessionConnection:
+    async def _connect(self, claim: Claim, until: float) -> SessionConnection:
         """An idle connection of the claim's client, or a new one."""
         idle = self.idle.get(claim.client, [])
         while idle:
-            found = idle.pop()
-            if not found.ended and found.connection.fresh():
-                return found
-            self._close(claim.client, found)
-        connection = await self.pool.connect(until)
+            connection = idle.pop()
+            if not connection.ended and connection.connection.fresh():
+                return connection
+            self._close(claim.client, connection)
+        opened = await self.pool.connect(until)
         # The number of the connection shows whether the column "backend" is damaged.
-        key = f"{claim.client}:{next(self.serials)}:{connection.backend}"
-        found = SessionConnection(connection, Session(key, connection.backend))
+        key = f"{claim.client}:{next(self.serials)}:{opened.backend}"
+        connection = SessionConnection(opened, Session(key, opened.backend))
         try:
-            found.settings = await self.pool.converse(
-                connection, lambda own: self.locks.prepare(self.pool.target.session, own), until
+            connection.settings = await self.pool.converse(
+                opened,
+                lambda executor: self.locks.prepare(self.pool.target.session, executor),
+                until,
             )
         except BaseException:
-            self.pool.discard(connection)
+            self.pool.discard(opened)
             raise
-        self._watcher(claim.client).add(found)
-        return found
+        self._watcher(claim.client).add(connection)
+        return connection
 
     def _put_back(self, claim: Claim) -> None:
         """The claim is over, and its session owns nothing."""
-        found = self.sessions.pop(claim.id, None)
-        if found is None:
+        connection = self.sessions.pop(claim.id, None)
+        if connection is None:
             return
-        found.session.clear()
-        if found.ended or not found.connection.usable:
-            self._close(claim.client, found)
+        connection.session.clear()
+        if connection.ended or not connection.connection.usable:
+            self._close(claim.client, connection)
         else:
-            found.kept_until = self.now() + self.idle_lasts
-            self.idle.setdefault(claim.client, []).append(found)
+            connection.kept_until = self.now() + self.idle_lasts
+            self.idle.setdefault(claim.client, []).append(connection)
 
     def close_idle(self, client: str) -> float:
         """Close the connections that no claim has used for a while, and those that have ended.
         Return the time of the next one.
         """
         now, kept, planned = self.now(), [], FOREVER
-        for found in self.idle.pop(client, []):
-            if found.ended or found.kept_until <= now:
-                self._close(client, found)
+        for connection in self.idle.pop(client, []):
+            if connection.ended or connection.kept_until <= now:
+                self._close(client, connection)
             else:
-                kept.append(found)
-                planned = min(planned, found.kept_until)
+                kept.append(connection)
+                planned = min(planned, connection.kept_until)
         if kept:
             self.idle[client] = kept
         return planned
 
-    def _give_up(self, claim: Claim, found: SessionConnection) -> None:
+    def _give_up(self, claim: Claim, connection: SessionConnection) -> None:
         """Use a connection no more on which a request has failed. If it holds a lock, it stays open
         until the claim is released, or its lease ends: closed now, it would free the lock before
         its holder knows of the loss.
         """
-        if found.session.token is None:
-            self._drop(claim, found)
-        elif self.sessions.get(claim.id) is found:
-            found.ended = True
+        if connection.session.token is None:
+            self._drop(claim, connection)
+        elif self.sessions.get(claim.id) is connection:
+            connection.ended = True
 
-    def _drop(self, claim: Claim, found: SessionConnection) -> None:
+    def _drop(self, claim: Claim, connection: SessionConnection) -> None:
         """The claim is over, whatever its session owns."""
-        if self.sessions.get(claim.id) is found:
+        if self.sessions.get(claim.id) is connection:
             del self.sessions[claim.id]
-            self.dropped[claim.id] = found.session
-            self._close(claim.client, found)
+            self.dropped[claim.id] = connection.session
+            self._close(claim.client, connection)
 
-    def _close(self, client: str, found: SessionConnection) -> None:
+    def _close(self, client: str, connection: SessionConnection) -> None:
         """Close a connection, which releases what its session owns."""
-        found.session.token = None
-        self._watcher(client).remove(found)
-        self.pool.discard(found.connection)
+        connection.session.token = None
+        self._watcher(client).remove(connection)
+        self.pool.discard(connection.connection)
 
     # --- the end of connections -----------------------------------------------------------------
 
@@ -361,10 +372,10 @@ class SessionPool:
         if ended.is_set:
             raise NotApplied(CLIENT_CLOSED)
         claims = []
-        for found in sessions:
-            found.ended = True
-            if found.session.token is not None and found.session.claim is not None:
-                claims.append(found.session.claim.id)
+        for connection in sessions:
+            connection.ended = True
+            if connection.session.token is not None and connection.session.claim is not None:
+                claims.append(connection.session.claim.id)
         return tuple(claims)
 
     def wake_watcher(self, client: str) -> None:
@@ -374,10 +385,10 @@ class SessionPool:
     def wake(self, claim_ids: Iterable[str]) -> None:
         """End the waits of these claims. Their connections are cut, so they lose their places."""
         for claim_id in claim_ids:
-            found = self.sessions.get(claim_id)
-            if found is not None and found.session.token is None:
-                found.ended = True
-                found.connection.cut()
+            connection = self.sessions.get(claim_id)
+            if connection is not None and connection.session.token is None:
+                connection.ended = True
+                connection.connection.cut()
 
     def interrupt(self) -> None:
         """End every wait, and every wait to come until `close`."""

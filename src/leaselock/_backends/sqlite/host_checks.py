@@ -41,15 +41,15 @@ def parse_mounts(mountinfo: str) -> list[Mount]:
     """The mounts in *mountinfo*, see proc(5). Invalid lines are skipped."""
     # Not splitlines() nor split(): the kernel escapes blank, tab and newline, but no other white
     # space, and mount points can have hostile names.
-    found = []
+    mounts = []
     for line in mountinfo.split("\n"):
         left, separator, right = line.partition(" - ")
         fields = left.split(" ")
         major, colon, minor = fields[2].partition(":") if len(fields) > 4 else ("", "", "")
         if separator and colon and major.isdecimal() and minor.isdecimal():
             device = os.makedev(int(major), int(minor))
-            found.append(Mount(device, _unescape(fields[4]), _unescape(right.split(" ")[0])))
-    return found
+            mounts.append(Mount(device, _unescape(fields[4]), _unescape(right.split(" ")[0])))
+    return mounts
 
 
 def _unescape(text: str) -> str:
@@ -88,11 +88,11 @@ def boot() -> str:
     identity = _text("/proc/sys/kernel/random/boot_id").strip()
     if not identity:
         return ""
-    own, children = _inode("/proc/self/ns/time"), _inode("/proc/self/ns/time_for_children")
+    namespace, children = _inode("/proc/self/ns/time"), _inode("/proc/self/ns/time_for_children")
     # The kernel reuses the inode number of a time namespace that has ended, so the number alone is
     # not enough. The offsets are those of the namespace of our children, usually our own.
-    offset = _offset(_text("/proc/self/timens_offsets")) if own == children else ""
-    return ":".join(part for part in (identity, own, offset) if part)
+    offset = _offset(_text("/proc/self/timens_offsets")) if namespace == children else ""
+    return ":".join(part for part in (identity, namespace, offset) if part)
 
 
 def _inode(path: str) -> str:

@@ -129,9 +129,9 @@ def prepare(path: str) -> Location:
     try:
         real, parent = _located(path)
         _create(real)
-        found = os.lstat(real)
-        permissions.check_file(real, found, parent)
-        return Location(real, _clients(real, found, parent), found.st_dev, found.st_ino)
+        status = os.lstat(real)
+        permissions.check_file(real, status, parent)
+        return Location(real, _clients(real, status, parent), status.st_dev, status.st_ino)
     except OSError as error:
         reason: ErrorReason = "denied" if isinstance(error, PermissionError) else "refused"
         raise NotApplied(
@@ -143,10 +143,10 @@ def unchanged(location: Location) -> bool:
     """Whether the path still names the file that `prepare` found."""
     # Reliable only while this process has the file open, because inode numbers are reused.
     try:
-        found = os.lstat(location.path)
+        status = os.lstat(location.path)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return found.st_ino == location.inode and found.st_dev == location.device
+    return status.st_ino == location.inode and status.st_dev == location.device
 
 
 def log_of(location: Location) -> int | None:
@@ -172,11 +172,11 @@ def _located(path: str) -> tuple[str, os.stat_result]:
     permissions.check_links(directory)
     # From here on, changing a link has no effect.
     directory = os.path.realpath(directory, strict=True)
-    found = os.lstat(directory)
+    status = os.lstat(directory)
     real = os.path.join(directory, name)
-    permissions.check_directory(directory, found)
-    check_mount(host_checks.mounts(), real, found.st_dev)
-    return real, found
+    permissions.check_directory(directory, status)
+    check_mount(host_checks.mounts(), real, status.st_dev)
+    return real, status
 
 
 def _is_directory(path: str) -> bool:
@@ -278,18 +278,18 @@ def _clients(path: str, database: os.stat_result, parent: os.stat_result) -> str
     mode = _clients_mode(database.st_mode)
     group = database.st_gid if mode & stat.S_ISGID else -1
     _make_directory(clients, mode, group)
-    found = os.lstat(clients)
-    if not stat.S_ISDIR(found.st_mode):
+    status = os.lstat(clients)
+    if not stat.S_ISDIR(status.st_mode):
         raise NotApplied(
             f"{clients!r} is a link or a file, not a directory: remove it, {ELSEWHERE}"
         )
-    permissions.check_stranger(clients, found, database, parent)
-    if found.st_uid == os.geteuid():
-        if stat.S_IMODE(found.st_mode) != mode or group not in (-1, found.st_gid):
+    permissions.check_stranger(clients, status, database, parent)
+    if status.st_uid == os.geteuid():
+        if stat.S_IMODE(status.st_mode) != mode or group not in (-1, status.st_gid):
             _set_mode(clients, mode, group)
     elif not _becomes_usable(clients, database):
         raise NotApplied(
-            f"{clients!r} belongs to user {found.st_uid} and is not open to user {os.geteuid()}: "
+            f"{clients!r} belongs to user {status.st_uid} and is not open to user {os.geteuid()}: "
             f"let its owner give it mode {mode:o} and a group that user {os.geteuid()} is in, or "
             "remove it while no client runs",
             "denied",
@@ -310,10 +310,10 @@ def _becomes_usable(clients: str, database: os.stat_result) -> bool:
     import time
 
     for _ in range(500):  # the age alone is no limit if the clock is set
-        found = os.lstat(clients)
-        if permissions.usable(clients, found, database):
+        status = os.lstat(clients)
+        if permissions.usable(clients, status, database):
             return True
-        if time.time() - found.st_ctime > 1.0:
+        if time.time() - status.st_ctime > 1.0:
             return False
         # There is no notification of a change of mode.
         time.sleep(0.002)

@@ -23,28 +23,28 @@ def check_links(directory: str) -> None:
     """Refuse a path whose symbolic links a stranger can change."""
     prefix = directory
     while prefix != os.path.dirname(prefix):
-        found = os.lstat(prefix)
-        if stat.S_ISLNK(found.st_mode) and not trusted(found):
+        status = os.lstat(prefix)
+        if stat.S_ISLNK(status.st_mode) and not trusted(status):
             raise NotApplied(
-                f"{prefix!r} is a symbolic link of user {found.st_uid}, who could change its "
+                f"{prefix!r} is a symbolic link of user {status.st_uid}, who could change its "
                 f"target: write the path it points to, {ELSEWHERE}"
             )
         prefix = os.path.dirname(prefix)
 
 
-def check_directory(path: str, found: os.stat_result) -> None:
+def check_directory(path: str, status: os.stat_result) -> None:
     """Refuse a directory where a stranger can replace files or this user cannot create any."""
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise NotApplied(f"{path!r} is not a directory: correct the path, {ELSEWHERE}")
-    world = world_writable(found)
-    if world and not found.st_mode & stat.S_ISVTX:
+    world = world_writable(status)
+    if world and not status.st_mode & stat.S_ISVTX:
         raise NotApplied(
             f"every user can replace files in {path!r}: forbid that (chmod o-w, or chmod +t), or "
             f"make a directory in it (mkdir -m 700), {ELSEWHERE}"
         )
-    if not trusted(found) and (world or not shared(path, found, DIRECTORY)):
+    if not trusted(status) and (world or not shared(path, status, DIRECTORY)):
         raise NotApplied(
-            f"{path!r} belongs to user {found.st_uid}, not to user {os.geteuid()}: run as that "
+            f"{path!r} belongs to user {status.st_uid}, not to user {os.geteuid()}: run as that "
             f"user, or share it through its group (chmod g+rwx), {ELSEWHERE}",
             "denied",
         )
@@ -64,72 +64,72 @@ def _check_writable(path: str) -> None:
         )
 
 
-def check_file(path: str, found: os.stat_result, parent: os.stat_result) -> None:
+def check_file(path: str, status: os.stat_result, parent: os.stat_result) -> None:
     """Refuse a database of a stranger, one that this user cannot use, or one with a second name."""
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise NotApplied(f"{path!r} is a symbolic link: write the path it points to, {ELSEWHERE}")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise NotApplied(f"{path!r} is not a regular file: choose another name, {ELSEWHERE}")
-    if found.st_nlink > 1:  # SQLite names its log after the file: two names, two logs, two holders
+    if status.st_nlink > 1:  # SQLite names its log after the file: two names, two logs, two holders
         raise NotApplied(
-            f"{path!r} has {found.st_nlink} hard links: remove the others, {ELSEWHERE}"
+            f"{path!r} has {status.st_nlink} hard links: remove the others, {ELSEWHERE}"
         )
-    if not trusted(found) and (world_writable(parent) or not shared(path, found, FILE)):
+    if not trusted(status) and (world_writable(parent) or not shared(path, status, FILE)):
         raise NotApplied(
-            f"{path!r} belongs to user {found.st_uid}, not to user {os.geteuid()}: run as that "
+            f"{path!r} belongs to user {status.st_uid}, not to user {os.geteuid()}: run as that "
             f"user, or share it (chmod g+rw) in a directory of your group, {ELSEWHERE}",
             "denied",
         )
     if not permitted(path, FILE):
         raise NotApplied(
             f"permission denied: user {os.geteuid()} may not read and write {path!r}: change its "
-            f"mode or its owner (user {found.st_uid}), {ELSEWHERE}",
+            f"mode or its owner (user {status.st_uid}), {ELSEWHERE}",
             "denied",
         )
-    _check_companions(path, found, parent)
+    _check_companions(path, status, parent)
 
 
 def _check_companions(path: str, database: os.stat_result, parent: os.stat_result) -> None:
     """Check the log files, because SQLite replays into the database any log that it finds."""
     for companion in (path + "-wal", path + "-shm", path + "-journal"):
         try:
-            found = os.lstat(companion)
+            status = os.lstat(companion)
         except FileNotFoundError:
             continue
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise NotApplied(f"{companion!r} is not a regular file: remove it, {ELSEWHERE}")
-        check_stranger(companion, found, database, parent)
+        check_stranger(companion, status, database, parent)
 
 
 def check_stranger(
-    path: str, found: os.stat_result, database: os.stat_result, parent: os.stat_result
+    path: str, status: os.stat_result, database: os.stat_result, parent: os.stat_result
 ) -> None:
     """Refuse a file next to the database that any user may have created."""
     # If only users that the owner trusts can create files there, one of them did; in /tmp any user.
-    if trusted(found) or found.st_uid == database.st_uid or not world_writable(parent):
+    if trusted(status) or status.st_uid == database.st_uid or not world_writable(parent):
         return
     raise NotApplied(
-        f"{path!r} belongs to another user, {found.st_uid}, in a directory that every user can "
+        f"{path!r} belongs to another user, {status.st_uid}, in a directory that every user can "
         f"write to: have it removed, {ELSEWHERE}",
         "denied",
     )
 
 
-def usable(path: str, found: os.stat_result, database: os.stat_result) -> bool:
+def usable(path: str, status: os.stat_result, database: os.stat_result) -> bool:
     """Whether this user may use a directory of a user of the database."""
-    if trusted(found) or found.st_uid == database.st_uid:
+    if trusted(status) or status.st_uid == database.st_uid:
         return permitted(path, DIRECTORY)
-    return shared(path, found, DIRECTORY)
+    return shared(path, status, DIRECTORY)
 
 
-def trusted(found: os.stat_result) -> bool:
+def trusted(status: os.stat_result) -> bool:
     """Whether it belongs to this user or to root."""
-    return found.st_uid in (0, os.geteuid())
+    return status.st_uid in (0, os.geteuid())
 
 
-def world_writable(found: os.stat_result) -> bool:
+def world_writable(status: os.stat_result) -> bool:
     """Whether every user may write."""
-    return bool(found.st_mode & stat.S_IWOTH)
+    return bool(status.st_mode & stat.S_IWOTH)
 
 
 def permitted(path: str, need: int) -> bool:
@@ -137,11 +137,11 @@ def permitted(path: str, need: int) -> bool:
     return os.access(path, need, effective_ids=os.access in os.supports_effective_ids)
 
 
-def shared(path: str, found: os.stat_result, need: int) -> bool:
+def shared(path: str, status: os.stat_result, need: int) -> bool:
     """Whether a stranger shares it with this user explicitly."""
     if os.geteuid():
         return permitted(path, need)  # this respects access control lists, too
     # Root may do anything, so the mode decides what the owner shares.
     groups = {os.getegid(), *os.getgroups()}
-    given = found.st_mode >> 3 if found.st_gid in groups else found.st_mode
+    given = status.st_mode >> 3 if status.st_gid in groups else status.st_mode
     return given & need == need

@@ -118,8 +118,8 @@ def poll(
     except ValueError as error:
         raise OSError(errno.EBADF, str(error)) from error  # closed by another thread
     ready = dict(poller.poll(None if timeout is None else math.ceil(timeout * 1000)))
-    found = [one for one in readers if ready.get(one.fileno(), 0) & ~POLLOUT]
-    return found, [one for one in writers if ready.get(one.fileno(), 0) & ~POLLIN], []
+    readable = [one for one in readers if ready.get(one.fileno(), 0) & ~POLLOUT]
+    return readable, [one for one in writers if ready.get(one.fileno(), 0) & ~POLLIN], []
 
 
 def _handler(connection: Connection) -> Any:

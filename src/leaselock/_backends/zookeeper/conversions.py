@@ -86,10 +86,10 @@ class Conversions:
                     return reply
             if mode == "exclusive":
                 return await self._upgrade(contender, until)
-            found = entry(contender.node.path.rpartition("/")[2], self.backend.pattern)
-            if found is None or found.mode == mode:
+            own_entry = entry(contender.node.path.rpartition("/")[2], self.backend.pattern)
+            if own_entry is None or own_entry.mode == mode:
                 return await self._give_up(contender, mode, until)
-            return await self._replace(contender, found, mode, until)
+            return await self._replace(contender, own_entry, mode, until)
         finally:
             contender.converting = None
             done.set()
@@ -130,8 +130,8 @@ class Conversions:
         while True:
             barrier = QuorumBarrier(path)
             reads = (Read(node.path), Read(target), Read(path))
-            _, own, upgrade, lock = await backend.batch(until, barrier, *reads)
-            if contender.has_ended() or not self._is_own(own):
+            _, own_node, upgrade, lock = await backend.batch(until, barrier, *reads)
+            if contender.has_ended() or not self._is_own(own_node):
                 return ENDED
             if isinstance(upgrade, Node):
                 break
@@ -144,10 +144,10 @@ class Conversions:
         if contender.blockers is None:
             contender.blockers = await self._readers(contender, path, upgrade, until)
         if await self._blocked(contender, upgrade, until):
-            return self._replied(contender, own, "upgrading")
+            return self._replied(contender, own_node, "upgrading")
         contender.token = await self._token(contender, path, upgrade, until)
         contender.needed = (target,)
-        return self._replied(contender, own, "exclusive")
+        return self._replied(contender, own_node, "exclusive")
 
     async def _token(self, contender: Contender, path: str, upgrade: Node, until: float) -> int:
         """The token of a completed upgrade. A reader may have drawn a greater one meanwhile."""
@@ -200,26 +200,28 @@ class Conversions:
         # From here on it may be deleted, whether the reply arrives or not.
         contender.needed, contender.blockers, contender.mode = (), None, mode
         deletes = [Delete(path) for path in contender.others]
-        _, *_, own = await backend.batch(until, QuorumBarrier(node.path), *deletes, Read(node.path))
+        _, *_, own_node = await backend.batch(
+            until, QuorumBarrier(node.path), *deletes, Read(node.path)
+        )
         contender.others = ()
-        return self._replied(contender, own, mode)
+        return self._replied(contender, own_node, mode)
 
     async def _finish_replacement(self, contender: Contender, until: float) -> Converted:
         assert contender.node is not None
         pattern = self.backend.pattern
-        found = entry(contender.node.path.rpartition("/")[2], pattern)
+        own_entry = entry(contender.node.path.rpartition("/")[2], pattern)
         weaker = entry(contender.alternate.rpartition("/")[2], pattern)
-        assert found is not None
+        assert own_entry is not None
         assert weaker is not None
-        return await self._replace(contender, found, weaker.mode, until)
+        return await self._replace(contender, own_entry, weaker.mode, until)
 
     async def _replace(
-        self, contender: Contender, found: Entry, mode: Mode, until: float
+        self, contender: Contender, own_entry: Entry, mode: Mode, until: float
     ) -> Converted:
-        """Replace the node *found*, so that all behind it see a weaker contender in its place."""
+        """Replace the own node, so that all behind it see a weaker contender in its place."""
         backend, node = self.backend, contender.node
         assert node is not None
-        mark = CURATOR_READ if found.mark == CURATOR_WRITE else KAZOO_READ
+        mark = CURATOR_READ if own_entry.mark == CURATOR_WRITE else KAZOO_READ
         weaker = self._sibling(node.path, name_of(contender.owner, mode, mark))
         upgrades = [path for path in contender.others if path != weaker]
         contender.needed, contender.alternate, contender.blockers = (), weaker, None
@@ -245,7 +247,7 @@ class Conversions:
 
     def _sibling(self, path: str, name: str) -> str:
         """The path of another node, with the sequence of the one at *path*."""
-        folder, _, own = path.rpartition("/")
-        found = entry(own, self.backend.pattern)
-        assert found is not None
-        return f"{folder}/{name}{found.digits}"
+        folder, _, own_node = path.rpartition("/")
+        own_entry = entry(own_node, self.backend.pattern)
+        assert own_entry is not None
+        return f"{folder}/{name}{own_entry.digits}"

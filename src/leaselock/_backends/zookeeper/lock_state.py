@@ -23,15 +23,15 @@ def hold_record(
     if not isinstance(node, Node):
         return None
     text, client = read(node.data, node.created), f"{node.session:x}"
-    shown = (token_of(node), 0.0, text.metadata, text.since, 1, False, mode, permits, 0.0, step)
-    return HoldRecord(node.path, client, "client", *shown)
+    fields = (token_of(node), 0.0, text.metadata, text.since, 1, False, mode, permits, 0.0, step)
+    return HoldRecord(node.path, client, "client", *fields)
 
 
 def waiting_claim(name: str, node: Node, mode: Mode = "exclusive", permits: int = 1) -> Claim:
     """The claim that a node is."""
     text, client = read(node.data, node.created), f"{node.session:x}"
-    shown = (0.0, text.metadata, text.since, 1, False, mode, permits)
-    return Claim(name, node.path, client, *shown)
+    fields = (0.0, text.metadata, text.since, 1, False, mode, permits)
+    return Claim(name, node.path, client, *fields)
 
 
 def is_before(reader: Node, upgrade: Node) -> bool:
@@ -65,8 +65,8 @@ def lock_state(name: str, queue: Sequence[Contending]) -> LockState:
             waiting.append(waiting_claim(name, node, entry.mode))
         before.append(entry.mode)
     records = [_upgraded(one, upgrades, len(holds)) for one in holds]
-    shown = sorted((record for record in records if record), key=lambda record: record.token)
-    return LockState(name, tuple(HoldState(one, None) for one in shown), tuple(waiting))
+    fields = sorted((record for record in records if record), key=lambda record: record.token)
+    return LockState(name, tuple(HoldState(one, None) for one in fields), tuple(waiting))
 
 
 def _holds(node: Node, holds: Sequence[Contending]) -> bool:

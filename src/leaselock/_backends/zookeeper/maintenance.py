@@ -65,8 +65,8 @@ class Maintenance(SessionLeases):
 
     async def setup(self, dry: bool, until: float) -> Sequence[str]:
         """Create the root."""
-        (found,) = await self.batch(until, Read(self.root))
-        if found:
+        (root,) = await self.batch(until, Read(self.root))
+        if root:
             return ()
         if not dry:
             await self.batch(until, EnsurePath(self.root))
@@ -84,8 +84,8 @@ class Maintenance(SessionLeases):
                 "program's: it is not known which nodes can be removed"
             )
         if not isinstance(position, Unexamined):
-            _, found = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
-            names = [name for name in names_of(found) if decoded(name) is not None]
+            _, children = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
+            names = [name for name in names_of(children) if decoded(name) is not None]
             paths = tuple(f"{self.root.rstrip('/')}/{name}" for name in names)
             return Collected(0, Unexamined(paths) if paths else None)
         deleted, enough, paths = 0, half_way(self.now(), until), position.paths
@@ -167,8 +167,8 @@ class Maintenance(SessionLeases):
     async def _writing(self, until: float) -> list[Finding]:
         try:
             # A user who may create nodes below the root may be unable to create the root.
-            (found,) = await self.batch(until, Read(self.root))
-            if not found:
+            (root,) = await self.batch(until, Read(self.root))
+            if not root:
                 await self.batch(until, EnsurePath(self.root))
             began = self.now()
             path = f"{self.root.rstrip('/')}/%doctor-"
@@ -190,11 +190,11 @@ def _facts(text: str) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-def _timeout(asked: float, given: float) -> Finding:
-    if abs(asked - given) < 0.001:
+def _timeout(requested: float, given: float) -> Finding:
+    if abs(requested - given) < 0.001:
         return Finding("ok", f"the session ends after {given:g} s of silence, as asked")
     advice = "a server allows 2 to 20 of its ticks: change ?timeout= or its tickTime"
-    return Finding("warn", f"asked for a session of {asked:g} s, given {given:g} s", advice)
+    return Finding("warn", f"asked for a session of {requested:g} s, given {given:g} s", advice)
 
 
 def _encryption(target: Target) -> list[Finding]:

@@ -116,13 +116,13 @@ class QueueBackend(EnteringBackend):
                 contender = self.reenter(contender)
                 continue
             if position.ahead is None:
-                own = contender.node
-                if not contender.outdated or (drawn and own and drawn.token == own.token):
+                own_node = contender.node
+                if not contender.outdated or (drawn and own_node and drawn.token == own_node.token):
                     return await self._grant(contender)
                 # Draw another token, and look whether it still holds. Once is enough, although
                 # readers beside it may draw theirs: all writers before it are gone.
                 await self._write(contender, until)
-                drawn = own
+                drawn = own_node
                 continue
             drawn = None
             busy = await self._behind(contender, position, wait, until)
@@ -164,9 +164,9 @@ class QueueBackend(EnteringBackend):
             # Its session has ended, or an operator deleted the node.
             self.restart(contender)
             return await self._position(contender, until)
-        if not await self.is_own(contender, f"{path}/{position.own.node}", until):
+        if not await self.is_own(contender, f"{path}/{position.entry.node}", until):
             return await self._position(contender, until)
-        if other := incompatible(names, position.own.mark):
+        if other := incompatible(names, position.entry.mark):
             await self._refuse_mixed_queue(contender, other, until)
         if position.others:
             await self._refuse_semaphore(contender, path, until)
@@ -207,9 +207,9 @@ class QueueBackend(EnteringBackend):
 
     async def _say_it_waits(self, contender: Contender, upgrade: Node, until: float) -> None:
         """The upgrade may take a reader that is older for one that held before."""
-        own = contender.node
-        assert own is not None
-        if own.token < upgrade.token != contender.waits_for:
+        own_node = contender.node
+        assert own_node is not None
+        if own_node.token < upgrade.token != contender.waits_for:
             await self._write(contender, until, waits_for=upgrade.token)
 
     async def _write(self, contender: Contender, until: float, waits_for: int = 0) -> None:
@@ -217,17 +217,17 @@ class QueueBackend(EnteringBackend):
         in the queue then need another one, too. The data of the lock's node may be another
         program's, and stays.
         """
-        own = contender.node
-        assert own is not None
+        own_node = contender.node
+        assert own_node is not None
         data = written(contender.claim, contender.owner, waits_for=waits_for)
         path = path_of(self.root, contender.claim.name)
         while True:
             (lock,) = await self.batch(until, Read(path))
             if not isinstance(lock, Node):
                 return
-            write = Transaction((SetData(own.path, data), *rewriting(lock)))
-            done, node = await self.batch(until, write, Read(own.path))
-            if not isinstance(node, Node) or node.token != own.token:
+            write = Transaction((SetData(own_node.path, data), *rewriting(lock)))
+            done, node = await self.batch(until, write, Read(own_node.path))
+            if not isinstance(node, Node) or node.token != own_node.token:
                 return
             contender.adopt(node)
             if done:
@@ -250,14 +250,14 @@ class QueueBackend(EnteringBackend):
             self.watch(contender, ahead, holder=position.is_next)
         # Without the reply, the node ahead may have drawn its token after the list was read.
         outdated, contender.outdated = contender.outdated, True
-        found, holder = await self.batch(until, Read(ahead, watch=wait), Read(first))
-        if not isinstance(found, Node):
+        node, holder = await self.batch(until, Read(ahead, watch=wait), Read(first))
+        if not isinstance(node, Node):
             return None
-        contender.outdated = outdated or found.written > contender.token
+        contender.outdated = outdated or node.written > contender.token
         if not wait:
             await self.release(contender.claim, tombstone=True, until=until)
-        elif position.upgrades and position.own.mode == "shared":
-            await self._say_it_waits(contender, found, until)
+        elif position.upgrades and position.entry.mode == "shared":
+            await self._say_it_waits(contender, node, until)
         return Busy(
             hold_record(holder, position.first.mode), RECHECK_INTERVAL, (), holds=position.holds
         )
@@ -300,13 +300,13 @@ class QueueBackend(EnteringBackend):
         if name is not None:
             return [seen.state for seen in await self._examine([name], {name}, until)]
         _, children = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
-        names = [text for node in names_of(children) if (text := decoded(node)) is not None]
+        names = [text for states in names_of(children) if (text := decoded(states)) is not None]
         wanted = matching(names, pattern)
         queues = {text.removesuffix(QUEUE) for text in names if text.endswith(QUEUE)}
         queues &= set(names)
         wanted = [text for text in wanted if text.removesuffix(QUEUE) not in queues - {text}]
-        found = [seen.state for seen in await self._examine(wanted, queues, until)]
-        return [state for state in found if state.in_use]
+        states = [seen.state for seen in await self._examine(wanted, queues, until)]
+        return [state for state in states if state.in_use]
 
     async def _examine(
         self, names: Sequence[str], queues: Collection[str], until: float

@@ -88,7 +88,7 @@ class Entry(NamedTuple):
 class Position(NamedTuple):
     """The position of one owner in the queue."""
 
-    own: Entry
+    entry: Entry
     first: Entry
     ahead: Entry | None
     """The nearest one before that conflicts, which is the node to watch; None when it holds."""
@@ -137,11 +137,11 @@ def distance(origin: int, sequence: int) -> int:
 
 def in_order(nodes: Iterable[str], pattern: re.Pattern[str] = CONTENDER) -> list[Entry]:
     """The entries among *nodes*, the holder first."""
-    found = [one for node in nodes if (one := entry(node, pattern)) is not None]
-    if not found:
+    entries = [one for node in nodes if (one := entry(node, pattern)) is not None]
+    if not entries:
         return []
-    origin = found[0].sequence
-    return sorted(found, key=lambda one: distance(origin, one.sequence))
+    origin = entries[0].sequence
+    return sorted(entries, key=lambda one: distance(origin, one.sequence))
 
 
 def entries_of(nodes: Iterable[str], owner: str) -> list[Entry]:
@@ -186,8 +186,8 @@ def count_holds(queue: Sequence[Entry]) -> int:
 def conflicting(nodes: Iterable[str], mode: Mode, pattern: re.Pattern[str]) -> bool:
     """Whether a new contender of that mode would have to wait."""
     beside = COMPATIBLE_MODES[mode]
-    found = (entry(node, pattern) for node in nodes)
-    return any(one is not None and one.mode not in beside for one in found)
+    entries = (entry(node, pattern) for node in nodes)
+    return any(one is not None and one.mode not in beside for one in entries)
 
 
 def incompatible(nodes: Iterable[str], mark: str) -> Entry | None:

@@ -92,15 +92,15 @@ class View(NamedTuple):
         """The stored number of permits; 0 if there is none."""
         return limit_of(self.node)
 
-    def ahead(self, own: str = "") -> list[str]:
-        """The nodes in the queue before *own*, or all, without those that hold by now."""
-        found, holders = [], self.holders
+    def ahead(self, own_node: str = "") -> list[str]:
+        """The nodes in the queue before *own_node*, or all, without those that hold by now."""
+        entries, holders = [], self.holders
         for one in in_order(self.queue):
-            if one.node == own:
+            if one.node == own_node:
                 break
             if one.owner not in holders:
-                found.append(one.node)
-        return found
+                entries.append(one.node)
+        return entries
 
 
 def limit_of(node: object) -> int:
@@ -184,8 +184,8 @@ class Semaphores:
             if position is None:
                 backend.restart(contender)
                 continue
-            own = f"{queue_path(path)}/{position.own.node}"
-            if not await backend.is_own(contender, own, until):
+            own_node = f"{queue_path(path)}/{position.entry.node}"
+            if not await backend.is_own(contender, own_node, until):
                 continue
             limit = self._limit(contender, view, first=position.ahead is None)
             if not isinstance(limit, int):
@@ -228,18 +228,18 @@ class Semaphores:
         free = limit - len(view.permits) - claim.permits
         if position.ahead is None or free < 1:
             return position.ahead is None and free >= 0
-        ahead = view.ahead(position.own.node)
+        ahead = view.ahead(position.entry.node)
         if len(ahead) > free:
             return False
         reads = [Read(f"{queue_path(path)}/{node}") for node in ahead]
         nodes = await self.backend.batch(until, *reads) if reads else ()
-        found = [read(one.data, one.created) for one in nodes if isinstance(one, Node)]
-        if len(found) < len(ahead):
+        entries = [read(one.data, one.created) for one in nodes if isinstance(one, Node)]
+        if len(entries) < len(ahead):
             return None
         # kazoo goes by the number that it has read, and does not write it again.
-        if limit != view.stored and not all(one.owner for one in found):
+        if limit != view.stored and not all(one.owner for one in entries):
             return False
-        return sum(one.permits for one in found) <= free
+        return sum(one.permits for one in entries) <= free
 
     async def _view(self, contender: Contender, path: str, watching: bool, until: float) -> View:
         """Enter the queue, unless that is done; list it and the permits."""
@@ -329,8 +329,8 @@ class Semaphores:
         # The first permit of each hold has its data; those of kazoo have none.
         reads = [Read(f"{path}/{name}") for name in permits if name.endswith(".1")]
         nodes = await self.backend.batch(until, *reads) if reads else ()
-        found = [read(one.data, one.created) for one in nodes if isinstance(one, Node)]
-        taken = [slot for one in found for slot in slots_of(one.metadata) or ()]
+        entries = [read(one.data, one.created) for one in nodes if isinstance(one, Node)]
+        taken = [slot for one in entries for slot in slots_of(one.metadata) or ()]
         slots = lowest_free(taken, claim.permits)
         return queue if isinstance(queue, Node) else None, with_marks(claim.metadata, slots)
 
@@ -360,10 +360,10 @@ class Semaphores:
         assert position.ahead is not None
         ahead = f"{queue_path(path)}/{position.ahead.node}"
         self.backend.watch(contender, ahead, path)
-        found, node = await self.backend.batch(
+        exists, node = await self.backend.batch(
             until, Read(ahead, watch=True), Read(path, watch=True)
         )
-        return bool(found) and limit_of(node) == view.stored
+        return bool(exists) and limit_of(node) == view.stored
 
     async def _busy(self, path: str, view: View, until: float) -> Busy:
         reads = [Read(f"{path}/{name}") for name in sorted(view.permits)[:MOST_READ]]

@@ -73,7 +73,7 @@ PROOFS_PER_SESSION = 6
 ENDED = "the ZooKeeper session of its client has ended"
 
 
-class Asked:
+class RenewalReads:
     """The nodes of a claim that a renewal reads."""
 
     __slots__ = ("contender", "needed", "paths")
@@ -311,28 +311,30 @@ class SessionBackend(Maintenance):
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
         """Prove the session, and read every node, in one batch for all claims."""
-        asked = [Asked(self.contenders.get(claim.id)) for claim in claims]
-        reads = [Read(path) for one in asked for path in one.paths]
-        _, *nodes = await self.batch(until, QuorumBarrier(self.root), *reads)
-        found = {
+        reads = [RenewalReads(self.contenders.get(claim.id)) for claim in claims]
+        operations = [Read(path) for one in reads for path in one.paths]
+        _, *nodes = await self.batch(until, QuorumBarrier(self.root), *operations)
+        own_nodes = {
             node.path: node
             for node in nodes
             if isinstance(node, Node) and node.session == self.session
         }
-        return [self._renewed(claim, one, found) for claim, one in zip(claims, asked, strict=True)]
+        return [
+            self._renewed(claim, one, own_nodes) for claim, one in zip(claims, reads, strict=True)
+        ]
 
-    def _renewed(self, claim: Claim, asked: Asked, found: dict[str, Node]) -> bool | None:
+    def _renewed(self, claim: Claim, reads: RenewalReads, nodes: dict[str, Node]) -> bool | None:
         # The claim may have been released since the batch was sent, or may still wait.
         contender = self.contenders.get(claim.id) if claim.id in self.leases else None
-        if contender is None or contender is not asked.contender or contender.node is None:
+        if contender is None or contender is not reads.contender or contender.node is None:
             return False
-        if asked.paths[:1] != [contender.node.path] or contender.converting is not None:
+        if reads.paths[:1] != [contender.node.path] or contender.converting is not None:
             return None
-        node = found.get(contender.node.path)
-        replaced = contender.alternate in found and contender.alternate in asked.paths
+        node = nodes.get(contender.node.path)
+        replaced = contender.alternate in nodes and contender.alternate in reads.paths
         if not replaced and (node is None or node.token != contender.node.token):
             return False
-        if any(path in contender.needed and path not in found for path in asked.needed):
+        if any(path in contender.needed and path not in nodes for path in reads.needed):
             return False
         self.extend_lease(claim)
         return True

@@ -54,12 +54,12 @@ def options() -> dict[str, Any]:
     Raises ImproperlyConfigured if its "database" is no PostgreSQL or MySQL database of the project,
     or has OPTIONS that the connections of locks cannot have.
     """
-    found = dict(getattr(settings, "LEASELOCK", {}))
-    if (alias := found.pop("database", None)) is not None:
-        if "store" in found:
+    options = dict(getattr(settings, "LEASELOCK", {}))
+    if (alias := options.pop("database", None)) is not None:
+        if "store" in options:
             raise ImproperlyConfigured("LEASELOCK has a store and a database: state one of them")
-        found["store"] = url_of(alias)
-    return found
+        options["store"] = url_of(alias)
+    return options
 
 
 def make_tables(*, using: str | None = None, **_: Any) -> None:

@@ -77,5 +77,5 @@ def _row(info: Any) -> dict[str, Any]:
     if holder and holder.since:
         with suppress(ValueError, OverflowError, OSError):  # of another program, perhaps
             since = datetime.datetime.fromtimestamp(holder.since, datetime.UTC)
-    shown = {"name": info.name, "holder": holder, "since": since, "waiters": info.waiters}
-    return shown | {"unreadable": info.unreadable}
+    row = {"name": info.name, "holder": holder, "since": since, "waiters": info.waiters}
+    return row | {"unreadable": info.unreadable}

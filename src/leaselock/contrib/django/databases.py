@@ -101,7 +101,7 @@ def _postgresql(given: dict[str, Any], refuse: Refuse) -> dict[str, str]:
 
 def _mysql(given: dict[str, Any], refuse: Refuse) -> dict[str, str]:
     """The socket and the options for TLS, as mysqlclient and PyMySQL name them."""
-    found = {"unix_socket": str(given.pop("unix_socket"))} if "unix_socket" in given else {}
+    options = {"unix_socket": str(given.pop("unix_socket"))} if "unix_socket" in given else {}
     tls = given.pop("ssl", None) or {}
     if not isinstance(tls, Mapping):
         refuse("ssl")
@@ -113,13 +113,13 @@ def _mysql(given: dict[str, Any], refuse: Refuse) -> dict[str, str]:
     checks = [flat.pop(f"ssl_{name}", False) for name in ("check_hostname", "verify_mode")]
     checks += [flat.pop(f"ssl_verify_{name}", False) for name in ("cert", "identity")]
     if flat.pop("ssl_disabled", False) or mode == "DISABLED":
-        found["ssl"] = "no"
+        options["ssl"] = "no"
     elif files:
-        found |= files
+        options |= files
     elif any(checks) or mode in TLS_MODES:
-        found["ssl"] = "yes"
+        options["ssl"] = "yes"
     elif mode not in ("", "PREFERRED"):
         refuse("ssl_mode")
     for name in flat:
         refuse(name)
-    return found
+    return options
