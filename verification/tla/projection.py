@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
     from leaselock._core.backend import Claim
+    from leaselock._core.effects import Call
 
 TICKS = 1 << 20
 NAME = "a"
@@ -154,7 +155,7 @@ class Recorder:
         """A client has its answer, or stops waiting for it."""
         for message in sent:
             ident = next(i for i, numbers in self.numbers.items() if numbers == message[:2])
-            # For a release in the background nobody waits in the model: it is repeated.
+            # The model does not wait for a release in the background: it is repeated.
             if message.op != "release" or ident not in self.later or self._began_before(message):
                 self.add(kind, **message.fields())
 
@@ -199,8 +200,10 @@ class TracedModel(Model):
 class TracedQueue(NodeBackend):
     """The client's side of the requests."""
 
-    machine = ""
-    recorder: Recorder
+    def __init__(self, machine: str, recorder: Recorder) -> None:
+        super().__init__(CAPABILITIES, "store", "listener")
+        self.machine, self.recorder = machine, recorder
+        self.unanswered: set[int] = set()
 
     async def send(self, request: Any, until: float) -> Any:
         """Send a request, and record its begin and its end."""
@@ -214,6 +217,43 @@ class TracedQueue(NodeBackend):
             raise
         self.recorder.end(sent, "reply")
         return reply
+
+    def begin_acquire(self, claim: Claim, *, wait: bool, until: float) -> Call[Any]:
+        """Record the begin of the one request of an uncontended acquire."""
+        return self._begun(super().begin_acquire(claim, wait=wait, until=until))
+
+    def begin_release(self, claim: Claim, until: float) -> Call[Any]:
+        """The same for a release."""
+        return self._begun(super().begin_release(claim, until))
+
+    def _begun(self, call: Call[Any]) -> Call[Any]:
+        assert isinstance(call.request, (Acquire, Release))
+        self.recorder.send(self.machine, call.request)
+        self.unanswered.add(id(call.request))
+        return call
+
+    def finish_acquire(
+        self, claim: Claim, call: Call[Any], reply: Any, *, wait: bool
+    ) -> Grant | Busy:
+        """Record the end of that request."""
+        self._ended(call, "reply")
+        return super().finish_acquire(claim, call, reply, wait=wait)
+
+    def finish_release(self, claim: Claim, call: Call[Any], reply: Any) -> bool:
+        """The same for a release."""
+        self._ended(call, "reply")
+        return super().finish_release(claim, call, reply)
+
+    def call_failed(self, claim: Claim, call: Call[Any], error: BaseException) -> BaseException:
+        """Record that there was no reply, unless that is what is wrong."""
+        self._ended(call, "unanswered")
+        return super().call_failed(claim, call, error)
+
+    def _ended(self, call: Call[Any], kind: str) -> None:
+        number = id(call.request)
+        if number in self.unanswered:
+            self.unanswered.remove(number)
+            self.recorder.end(self.recorder.requests[number][1], kind)
 
 
 class TracedScenario(MemoryScenario):
@@ -236,9 +276,7 @@ class TracedScenario(MemoryScenario):
 
     def make_backend(self, machine: Machine) -> TracedQueue:
         """Make the backend of a machine."""
-        backend = TracedQueue(CAPABILITIES, "store", "listener")
-        backend.machine, backend.recorder = machine.name, self.recorder
-        return backend
+        return TracedQueue(machine.name, self.recorder)
 
     def run(self) -> Outcome:
         """Play the scenario. What is cleaned up after it is not a part of the run."""
