@@ -91,7 +91,7 @@ async def callback_comes_again_when_another_one_waits(harness: Harness) -> None:
 
 @scenario("has_queue")
 async def released_lease_is_told_nothing(harness: Harness) -> None:
-    """Nor is one whose lock nobody waited for."""
+    """Nor is one whose lock had no waiters."""
     lock, called = harness.lock("a", lease=LEASE), list[Any]()
     lease = await harness.must_acquire(lock)
     lease.on_contended(called.append)

@@ -60,7 +60,7 @@ async def an_acquire_waits_no_longer_than_it_was_told(harness: Harness) -> None:
 
 @scenario()
 async def a_caller_goes_on_without_the_lock(harness: Harness) -> None:
-    """It excludes nobody, and has a token that no resource accepts. The event says why."""
+    """It excludes no other holder, and has a token that no resource accepts. The event says why."""
     client = harness.client()
     outage = harness.outage(client)
     events: list[Event] = []

@@ -707,7 +707,7 @@ def test_messages_for_no_claim_wake_none() -> None:
     connection.pushes.append((CHANGED, "another"))
     fixture.listener.drain(connection)
     assert not watch.signal.is_set
-    # A claim that does not watch waits for its turn, whoever watches.
+    # A claim that does not watch waits for its turn, even if others watch.
     fixture.runner.run(fixture.backend.await_wakeup(mine(1), 0.0))
     connection.pushes.append((CHANGED, watch.keys[0]))
     fixture.listener.drain(connection)

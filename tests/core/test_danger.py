@@ -1,4 +1,4 @@
-"""`on_danger`: a callback is called once, when a lease was not renewed and so much is left."""
+"""`on_danger`: a callback is called once, when a lease was not renewed and a given time is left."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ STALE = StaleVersion("account", ROW, 1, 2)
 
 
 def run(colour: str, times_lost: int, error: Exception = STALE, **rules: Any) -> list[int]:
-    """A function that fails so often before it succeeds; its calls, in one list."""
+    """The calls of a function that fails *times_lost* times before it succeeds."""
     calls: list[int] = []
 
     @retry_on_conflict(**rules)

@@ -456,7 +456,7 @@ def test_metrics_of_the_store() -> None:
         "holders": (2.0, 2.0),
         "waiting": (2.0, 0.0),
         "oldest_hold_seconds": (200.0, 10.0),
-        # Of order:5, which others wait for; order:6 is older, and nobody waits for it.
+        # Of order:5, which others wait for; order:6 is older, and has no waiters.
         "oldest_contended_hold_seconds": (100.0, 0.0),
         "oldest_wait_seconds": (50.0, 0.0),
         "deadlocked": (0.0, 0.0),

@@ -44,7 +44,7 @@ class Cancelled(User):
             await super()._once()
         except AcquireCancelled:
             if not self.scenario.cancelled:
-                raise Violation("answer", "a wait was cancelled by nobody") from None
+                raise Violation("answer", "a wait was cancelled without a request") from None
 
 
 class CancelledWaits(Scenario):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PERIODS = (0.5, 2.0, 5.0)
 # On documents clients count, whose clocks have different rates: that shows in a long period.
 LONG_PERIOD = 20.0
-# Seconds: a store that counts in milliseconds may free a permit so much too early.
+# Seconds: a store that counts in milliseconds may free a permit too early by this much.
 ROUNDING = 1e-3
 
 

@@ -31,7 +31,7 @@ NoHold == [id |-> <<"nobody", 0>>, beat |-> 0, lasts |-> 0, offered |-> FALSE, s
 Empty  == [n |-> 0, hold |-> NoHold, queue |-> <<>>, lapsed_offer |-> 0]
 
 (* k: number of the claim, negative when it is finished. clear: nothing of it is there, but what is in flight.  *)
-(* n, hold: the document that the client knows; the hold was seen first at first; current: nobody has written since; fresh: *)
+(* n, hold: the document that the client knows; the hold was seen first at first; current: no other write since; fresh: *)
 (* seen since the last answer. valid: until when the client believes that it holds, 0 if it does not.        *)
 Idle == [k |-> 0, wait |-> FALSE, clear |-> FALSE, writes |-> FALSE, n |-> 0, hold |-> NoHold, first |-> 0, current |-> FALSE,
          fresh |-> FALSE, valid |-> 0]

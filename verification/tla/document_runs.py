@@ -208,7 +208,7 @@ class Recorder:
         return operation
 
     def _supersede(self, machine: str) -> None:
-        """For what is in flight nobody waits any more, in the model."""
+        """The model does not wait for messages in flight any more."""
         write = self.in_flight.pop(machine, None)
         if write is not None:
             write.counts = False

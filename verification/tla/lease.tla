@@ -11,7 +11,7 @@
 (*   time here. Liveness is the subject of the simulator.                        *)
 (* - Tokens. They are drawn in the step that grants.                             *)
 (* - The death of a client. On stores that see it, it ends a hold at once and    *)
-(*   nobody believes in that hold any more; elsewhere it is a client that stops. *)
+(*   no client believes in that hold any more; elsewhere the client only stops.  *)
 (* - Clock drift. It only shortens what a holder counts; Margin stands for it.   *)
 (* Left out, and not safe to conclude about: update, upgrading, permits, min_hold, *)
 (* break, resize, local hand-off, cached leases, data loss, clocks that go back. *)
@@ -139,7 +139,7 @@ ReleaseLater(c) ==
   /\ Ready(c) /\ ~cl[c].over
   /\ Send([Message(c, cl[c].k, "release", cl[c]) EXCEPT !.tomb = TRUE, !.live = FALSE, !.sticky = TRUE],
           [cl[c] EXCEPT !.phase = "idle", !.valid = 0, !.over = TRUE])
-(* The owner of a lost hold drops it: nobody releases it, sure or not. *)
+(* The owner of a lost hold drops it, and never releases it. *)
 Drop(c) ==
   /\ Drops /\ Ready(c) /\ cl[c].phase \in {"held", "lost"} /\ cl[c].valid <= now
   /\ cl' = [cl EXCEPT ![c] = [@ EXCEPT !.phase = "idle", !.valid = 0, !.over = TRUE]]
@@ -174,7 +174,7 @@ Arrive(m) ==
        IN /\ holds' = done.s.holds /\ queue' = done.s.queue /\ lapsed_offer' = done.s.lapsed_offer
           /\ tombs' = IF m.tomb THEN tombs \cup {m.id} ELSE tombs
           /\ \/ ~m.sticky /\ m.live /\ net' = (net \ {m}) \cup {told}   \* the reply is under way
-             \/ ~m.live /\ net' = net \ {m}                            \* nobody waits for it
+             \/ ~m.live /\ net' = net \ {m}                            \* no one waits for it
              \/ m.sticky /\ net' = net                                 \* its reply is lost, and it is repeated
   /\ UNCHANGED <<now, cl, dropped>>
 Reply(m) ==
@@ -222,7 +222,7 @@ View == <<{<<h.id[1], Rank(h.id), h.mode, Max(h.ends - now, 0), h.offered,
              ELSE <<cl[c].awake, cl[c].wait, cl[c].mode, cl[c].lease, cl[c].phase, cl[c].busy, cl[c].unsure, Max(cl[c].valid - now, 0)>>]>>
 
 Holds(c) == cl[c].valid > now
-(* Nobody believes to hold beside somebody whose mode conflicts. *)
+(* No two clients believe to hold in conflicting modes. *)
 Exclusion == \A c, d \in Clients : Holds(c) /\ Holds(d) /\ c # d => ~Conflict(cl[c].mode, cl[d].mode)
 StoreExclusion == \A g, h \in holds : g # h /\ ~Ended(g) /\ ~Ended(h) => ~Conflict(g.mode, h.mode)
 (* A client that believes to hold, holds in the store, for no shorter a time. *)
@@ -232,7 +232,7 @@ Alive(id) == \/ cl[id[1]].k = id[2] /\ ~cl[id[1]].over
              \/ \E m \in net : m.sticky /\ m.id = id
              \/ id \in dropped
 Ghosts == (\A h \in holds : Alive(h.id)) /\ \A i \in DOMAIN queue : Alive(queue[i].id)
-(* What nobody releases ends by itself. *)
+(* A hold that is not released ends by itself. *)
 DroppedEnds == \A h \in holds : h.id \in dropped => h.ends <= now + Largest(Leases)
 (* A client that runs has reported a loss before the store grants the lock to another. *)
 NoticeFirst == \A c \in Clients, h \in holds :

@@ -3,7 +3,7 @@
 (* has the runs; each is a sequence of events, with the document of each write,  *)
 (* and with what each client believes. Every step here is an action of           *)
 (* `document`; an event only selects which one. Where time passed between two    *)
-(* events, that is so many Ticks.                                                *)
+(* events, it becomes Ticks.                                                     *)
 EXTENDS document, traces
 
 CONSTANTS Early,  \* how much sooner the clock of a client may say that a hold is over

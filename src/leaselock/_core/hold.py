@@ -152,7 +152,7 @@ class Hold:
     """That thread."""
     loss_callbacks: Sequence[LossCallback] = ()
     danger_callbacks: Sequence[DangerCallback] = ()
-    """What to call when so much is left of the lease. Each is called once."""
+    """What to call when a given time is left of the lease. Each is called once."""
     contention: QueueObserver | None = None
     """Whether others wait for the lock, once that was asked."""
     prolonged = 0

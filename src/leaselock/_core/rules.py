@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 # Seconds.
 CONFIRM_WITHIN = 2.0
-# A waiter asks at least so often: more often than a grant must be confirmed, see above.
+# The longest time between two requests of a waiter: less than CONFIRM_WITHIN, see above.
 RECHECK_INTERVAL = 0.9 * CONFIRM_WITHIN
 # A waiting claim is dropped this many seconds after its last request.
 FORGET_AFTER = 15.0

@@ -27,7 +27,7 @@ RENEWAL_PAUSE = 0.01
 """The shortest time from a failed renewal to the next try."""
 SHORTEST_TRY = 0.05
 FROZEN = 0.25
-"""A try that ends so much after its limit shows that this process was frozen meanwhile."""
+"""A try that ends this long after its limit shows that this process was frozen meanwhile."""
 
 
 def pause(attempt: int, chance: float) -> float:

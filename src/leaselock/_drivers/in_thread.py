@@ -67,7 +67,7 @@ class InThread:
         self.node = node
         self.jobs = Jobs(node)
         self.threads: list[threading.Thread] = []
-        # Those whose requests the threads have not answered yet, even if nobody waits for them.
+        # Those whose requests the threads have not answered yet, even if no caller waits for them.
         self.unanswered: set[asyncio.Future[object]] = set()
 
     async def call(self, request: object, until: float) -> object:

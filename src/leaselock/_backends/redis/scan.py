@@ -51,8 +51,8 @@ async def _counted(
 ) -> set[str]:
     """The keys of locks that exist, of those that have these counters."""
     locks = [lock for key in counters if (lock := names.lock_in(key, names.COUNTER)) is not None]
-    exists = await executor.send(address, [("EXISTS", lock) for lock in locks], until)
-    return {lock for lock, there in zip(locks, exists, strict=True) if there == 1}
+    counts = await executor.send(address, [("EXISTS", lock) for lock in locks], until)
+    return {lock for lock, count in zip(locks, counts, strict=True) if count == 1}
 
 
 async def keys_on(

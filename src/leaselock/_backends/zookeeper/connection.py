@@ -74,8 +74,9 @@ SECOND_LOOK = 0.5
 RECONNECT = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
 NO_RETRIES = {"max_tries": 0}
 ENDED = ("CLOSED", "EXPIRED_SESSION")
-# No node has been written so often. The servers agree even on a write that is refused for its
-# version. The reply to `sync` comes from the leader alone, which may already be deposed.
+# The version of a node after 2**31 - 1 writes, which none has. The servers agree even on a write
+# that is refused for its version. The reply to `sync` comes from the leader alone, which may be
+# deposed already.
 VERSION_OF_NO_NODE = 2**31 - 1
 # Names of kazoo's exceptions after which a request may or may not have been executed.
 UNKNOWN_OUTCOME = (

@@ -4,7 +4,8 @@
 -- until a waiter that was granted it has confirmed; "about:" and the owner -> its record. Besides
 -- mode (shared or permits), used (how many holds, or permits), update (the owner of that hold),
 -- upgrading (the same and its address, while it waits to become exclusive), limit, and next_end:
--- no hold ends before. So no decision reads more than a few fields, however many holds there are.
+-- no hold ends before. So an acquire beside holds, and a release, read a few fields. All of them are
+-- read after `next_end`, for a refusal and to number permits.
 -- An exclusive hold is stored as in hold.lua, and ends with the hash.
 --
 -- A record that another program has written, or that is damaged, is answered by the error UNREADABLE:
@@ -68,15 +69,15 @@ end
 local function numbered(text, permits)
   local numbers, free_from, before, after = marks_in(text)
   if numbers ~= '' then return text, numbers end
-  local taken, found, number = {}, {}, 0
+  local taken, free, number = {}, {}, 0
   for _, hold in ipairs(holds_in(redis.call('HGETALL', lock))) do
     for slot in string.gmatch(marks_in(hold.about) or '', '%d+') do taken[tonumber(slot)] = true end
   end
-  while #found < permits do
-    if not taken[number] then found[#found + 1] = number end
+  while #free < permits do
+    if not taken[number] then free[#free + 1] = number end
     number = number + 1
   end
-  numbers = table.concat(found, ', ')
+  numbers = table.concat(free, ', ')
   return with_marks(numbers, free_from, before, after), numbers
 end
 
