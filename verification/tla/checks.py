@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from verification.simulation.document import APART, RATE
 from verification.tla import document_runs
+from verification.tla.lease_runs import TracedScenario
 from verification.tla.projection import TICKS, events_of, ticks
 
 from leaselock._core.rules import CONFIRM_WITHIN, FORGET_AFTER
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NEVER = 1_000_000
+OF_THREE = {"Clients": "{a, b, c}"}
 
 
 class Check(NamedTuple):
@@ -37,17 +40,41 @@ LEASE = {
     "Offer": "1",
     "Margin": "0",
     "Modes": '{"exclusive"}',
+    "Permits": "{1}",
+    "Limit": "1",
+    "Conversions": "0",
+    "HandsOver": "FALSE",
+    "Caches": "FALSE",
     "MaxLate": "0",
     "Renewals": "1",
-    "Forget": str(NEVER),
+    "Forget": "0",
     "Punctual": "FALSE",
     "Drops": "FALSE",
     "Distinct": "FALSE",
 }
-LEASE_HOLDS = ("Exclusion", "StoreExclusion", "Agreed", "Ghosts", "DroppedEnds", "NoTwice")
+LEASE_HOLDS = (
+    "Exclusion",
+    "StoreExclusion",
+    "Agreed",
+    "Ghosts",
+    "DroppedEnds",
+    "InOrder",
+    "NoTwice",
+    "Recalled",
+)
 SMALL = LEASE | {"Leases": "{1}", "Renewals": "0"}
-READERS = LEASE | {"Modes": '{"exclusive", "shared"}'}
+READS = {"Modes": '{"exclusive", "shared"}'}
+READERS = LEASE | READS
+UPGRADES = SMALL | {"Modes": '{"shared", "update"}', "Conversions": "1"}
+UPDATES = SMALL | {"Modes": '{"exclusive", "shared", "update"}', "Conversions": "2"}
+SEMAPHORE = SMALL | {"Modes": '{"permits"}', "Permits": "{1, 2}", "Limit": "2"}
 LATE = LEASE | {"MaxLate": "1"}
+FORGETS = SMALL | {"Forget": "2"}
+# Handed on in the first half.
+LONG = LEASE | {"Leases": "{4}", "Renewals": "0"}
+HANDOVER = LONG | {"HandsOver": "TRUE"}
+CACHED = LONG | {"Caches": "TRUE"}
+DROPS = SMALL | {"Drops": "TRUE", "MaxLate": "1"}
 PUNCTUAL = LEASE | {"Punctual": "TRUE", "Margin": "1"}
 NOTICE = ("NoticeFirst", "Exclusion")
 
@@ -62,10 +89,11 @@ REDLOCK = {
     "Delayed": "FALSE",
     "ClockTokens": "TRUE",
 }
-REDLOCK_HOLDS = ("Exclusion", "Agreed", "TokensRise")
+REDLOCK_HOLDS = ("Exclusion", "Agreed", "TokensRise", "Ghosts")
 DRIFT = REDLOCK | {"Lease": "2", "Drift": "1"}
 LOSS = REDLOCK | {"Losses": "1"}
 AGAIN = REDLOCK | {"MaxTries": "2"}
+LATE_VOTES = REDLOCK | {"MaxLate": "1"}
 
 ZOOKEEPER = {
     "Clients": "{a, b}",
@@ -77,6 +105,7 @@ ZOOKEEPER = {
     "MaxSessions": "1",
 }
 SQL = ZOOKEEPER | {"Resumes": "FALSE", "MaxSessions": "2"}
+TERMINATED = ZOOKEEPER | {"Terminates": "TRUE"}
 SESSION_HOLDS = ("Exclusion", "Agreed", "Ghosts", "OneNode", "Woken")
 
 DOCUMENT = {
@@ -84,14 +113,27 @@ DOCUMENT = {
     "Lease": "2",
     "Offer": "1",
     "RollCall": "1",
+    "MinHold": "0",
+    "Modes": '{"exclusive"}',
+    "Permits": "{1}",
+    "Limit": "1",
+    "Conversions": "0",
+    "Collects": "FALSE",
     "Clock": "FALSE",
     "Uncertain": "0",
     "LateReplies": "FALSE",
     "MaxLate": "1",
 }
-DOCUMENT_HOLDS = ("Exclusion", "Ghosts")
+DOCUMENT_HOLDS = ("Exclusion", "StoreExclusion", "Agreed", "Ghosts", "InOrder", "OneInPeriod")
 DOCUMENT_CLOCK = DOCUMENT | {"Clock": "TRUE", "Uncertain": "1"}
 LATE_REPLIES = DOCUMENT | {"LateReplies": "TRUE"}
+# No write arrives after its sender has given up.
+PROMPT = DOCUMENT | {"Lease": "1", "MaxLate": "0"}
+DOCUMENT_READERS = PROMPT | READS
+DOCUMENT_UPDATES = PROMPT | {"Modes": '{"shared", "update"}', "Conversions": "1"}
+DOCUMENT_SEMAPHORE = PROMPT | {"Modes": '{"permits"}', "Permits": "{1, 2}", "Limit": "2"}
+PERIODS = PROMPT | {"MinHold": "2"}
+COLLECTED = PROMPT | {"MaxLate": "1", "Collects": "TRUE"}
 
 
 def flawed(
@@ -101,52 +143,71 @@ def flawed(
     return Check(f"{model}: {flaw}", model, constants | {"Flaw": flaw}, invariants, violated)
 
 
+def unpromised(
+    model: str, what: str, constants: dict[str, str], invariants: tuple[str, ...], *violated: str
+) -> Check:
+    """A check that shows what is not promised."""
+    return Check(f"{model}: {what}", model, constants, invariants, violated)
+
+
+def open_ended(name: str, model: str, constants: dict[str, str], *holds: str) -> Check:
+    """A check that goes as far as the time does."""
+    return Check(name, model, constants, holds, complete=False, long=True)
+
+
 CHECKS = (
     Check("lease, small", "lease", SMALL, LEASE_HOLDS),
+    Check("lease, forgotten waiters", "lease", FORGETS, LEASE_HOLDS),
+    Check("lease, semaphore", "lease", SEMAPHORE, LEASE_HOLDS),
+    Check("lease, updates", "lease", UPDATES, LEASE_HOLDS),
+    Check("lease, local hand-off", "lease", HANDOVER, LEASE_HOLDS),
     Check("lease", "lease", LEASE, LEASE_HOLDS, complete=False),
-    Check("lease, late requests", "lease", LATE, LEASE_HOLDS, complete=False, long=True),
-    Check("lease, readers and writers", "lease", READERS, LEASE_HOLDS, complete=False, long=True),
-    Check(
-        "lease, dropped when lost",
-        "lease",
-        LATE | {"Drops": "TRUE"},
-        LEASE_HOLDS,
-        complete=False,
-        long=True,
-    ),
-    Check("lease, notice of loss", "lease", PUNCTUAL, NOTICE, complete=False, long=True),
-    flawed("lease", PUNCTUAL | {"Margin": "0"}, "none", NOTICE, "NoticeFirst"),
+    open_ended("lease, cached", "lease", CACHED, *LEASE_HOLDS),
+    open_ended("lease, late requests", "lease", LATE, *LEASE_HOLDS),
+    open_ended("lease, readers and writers", "lease", READERS, *LEASE_HOLDS),
+    open_ended("lease, dropped when lost", "lease", DROPS, *LEASE_HOLDS),
+    open_ended("lease, notice of loss", "lease", PUNCTUAL, *NOTICE),
+    unpromised("lease", "no margin", PUNCTUAL | {"Margin": "0"}, NOTICE, "NoticeFirst"),
     flawed("lease", LATE, "no_tombstone", LEASE_HOLDS, "Ghosts"),
     flawed("lease", LATE, "not_unsure", LEASE_HOLDS, "Ghosts"),
     flawed("lease", LATE, "try_not_withdrawn", LEASE_HOLDS, "Ghosts"),
     flawed("lease", LEASE, "from_reply", LEASE_HOLDS, "Exclusion", "Agreed"),
     flawed("lease", LEASE, "expires_early", LEASE_HOLDS, "Exclusion", "Agreed"),
     flawed("lease", LEASE, "release_unchecked", LEASE_HOLDS, "Exclusion", "Agreed"),
-    flawed("lease", READERS, "promotes_beside", LEASE_HOLDS, "StoreExclusion", "Exclusion"),
-    flawed("lease", READERS, "writer_beside_readers", LEASE_HOLDS, "StoreExclusion", "Exclusion"),
-    Check("redlock", "redlock", REDLOCK, REDLOCK_HOLDS, complete=False),
-    Check("redlock, drift", "redlock", DRIFT, REDLOCK_HOLDS, complete=False, long=True),
-    Check("redlock, two tries", "redlock", AGAIN, REDLOCK_HOLDS, complete=False, long=True),
-    Check(
-        "redlock, delayed restart",
-        "redlock",
-        LOSS | {"Delayed": "TRUE"},
-        REDLOCK_HOLDS,
-        complete=False,
-        long=True,
+    flawed("lease", SMALL | READS | OF_THREE, "overtakes", LEASE_HOLDS, "InOrder"),
+    flawed("lease", READERS, "reader_beside_writer", LEASE_HOLDS, "StoreExclusion"),
+    flawed("lease", READERS, "writer_beside_readers", LEASE_HOLDS, "StoreExclusion"),
+    flawed("lease", UPDATES, "two_updates", LEASE_HOLDS, "StoreExclusion"),
+    flawed("lease", UPDATES, "upgrades_beside", LEASE_HOLDS, "StoreExclusion"),
+    flawed("lease", UPGRADES | OF_THREE, "enters_upgrading", LEASE_HOLDS, "InOrder"),
+    flawed(
+        "lease", UPDATES | {"MaxLate": "1"}, "late_conversion", LEASE_HOLDS, "Exclusion", "Agreed"
     ),
-    flawed("redlock", LOSS, "none", ("Exclusion",), "Exclusion"),
-    flawed("redlock", REDLOCK, "none", ("InOrder",), "InOrder"),
+    flawed("lease", SEMAPHORE, "permits_off_by_one", LEASE_HOLDS, "StoreExclusion"),
+    flawed("lease", HANDOVER, "handover_counts_anew", LEASE_HOLDS, "Agreed"),
+    flawed("lease", CACHED, "not_told", LEASE_HOLDS, "Recalled"),
+    flawed("lease", CACHED, "not_looked", LEASE_HOLDS, "Recalled"),
+    flawed("lease", CACHED | {"MaxLate": "1"}, "listener_without_tombstone", LEASE_HOLDS, "Ghosts"),
+    Check("redlock", "redlock", REDLOCK, REDLOCK_HOLDS, complete=False),
+    open_ended("redlock, drift", "redlock", DRIFT, *REDLOCK_HOLDS),
+    open_ended("redlock, late requests", "redlock", LATE_VOTES, *REDLOCK_HOLDS),
+    open_ended("redlock, two tries", "redlock", AGAIN, *REDLOCK_HOLDS),
+    open_ended(
+        "redlock, two tries and late requests", "redlock", AGAIN | {"MaxLate": "1"}, *REDLOCK_HOLDS
+    ),
+    open_ended("redlock, delayed restart", "redlock", LOSS | {"Delayed": "TRUE"}, *REDLOCK_HOLDS),
+    unpromised("redlock", "restart without delay", LOSS, ("Exclusion",), "Exclusion"),
+    unpromised("redlock", "first come, first served", REDLOCK, ("InOrder",), "InOrder"),
     flawed("redlock", REDLOCK, "minority", ("Exclusion",), "Exclusion"),
     flawed("redlock", REDLOCK, "from_reply", REDLOCK_HOLDS, "Exclusion", "Agreed"),
     flawed("redlock", DRIFT, "no_drift", REDLOCK_HOLDS, "Exclusion", "Agreed"),
     flawed("redlock", REDLOCK, "release_unchecked", REDLOCK_HOLDS, "Exclusion", "Agreed"),
     flawed("redlock", AGAIN, "counts_undone", REDLOCK_HOLDS, "Exclusion", "Agreed"),
+    flawed("redlock", REDLOCK, "least_token", REDLOCK_HOLDS, "TokensRise"),
+    flawed("redlock", LATE_VOTES, "no_tombstone", REDLOCK_HOLDS, "Ghosts"),
     Check("sessions, ZooKeeper", "sessions", ZOOKEEPER, SESSION_HOLDS),
-    Check("sessions, SQL", "sessions", SQL, SESSION_HOLDS, complete=False, long=True),
-    flawed(
-        "sessions", ZOOKEEPER | {"Terminates": "TRUE"}, "none", SESSION_HOLDS, "Exclusion", "Agreed"
-    ),
+    open_ended("sessions, SQL", "sessions", SQL, *SESSION_HOLDS),
+    unpromised("sessions", "terminated", TERMINATED, SESSION_HOLDS, "Exclusion", "Agreed"),
     flawed("sessions", ZOOKEEPER, "whole_timeout", SESSION_HOLDS, "Exclusion", "Agreed"),
     flawed("sessions", ZOOKEEPER, "from_reply", SESSION_HOLDS, "Exclusion", "Agreed"),
     flawed("sessions", ZOOKEEPER, "ping_proves", SESSION_HOLDS, "Exclusion", "Agreed"),
@@ -154,28 +215,34 @@ CHECKS = (
     flawed("sessions", ZOOKEEPER, "creates_unread", SESSION_HOLDS, "OneNode"),
     flawed("sessions", ZOOKEEPER, "unknown_is_absent", SESSION_HOLDS, "Ghosts"),
     flawed("sessions", ZOOKEEPER, "no_recheck", SESSION_HOLDS, "Woken"),
-    Check("document", "document", DOCUMENT, DOCUMENT_HOLDS, complete=False),
-    Check(
-        "document, late replies",
-        "document",
-        LATE_REPLIES,
-        DOCUMENT_HOLDS,
-        complete=False,
-        long=True,
-    ),
-    Check("document, clock", "document", DOCUMENT_CLOCK, DOCUMENT_HOLDS, complete=False, long=True),
-    flawed("document", DOCUMENT, "kept_beat", DOCUMENT_HOLDS, "Exclusion"),
-    flawed("document", DOCUMENT, "no_compare", DOCUMENT_HOLDS, "Exclusion", "Ghosts"),
+    Check("document, prompt", "document", PROMPT, DOCUMENT_HOLDS),
+    Check("document", "document", DOCUMENT, DOCUMENT_HOLDS, long=True),
+    open_ended("document, late replies", "document", LATE_REPLIES, *DOCUMENT_HOLDS),
+    open_ended("document, clock", "document", DOCUMENT_CLOCK, *DOCUMENT_HOLDS),
+    open_ended("document, readers and writers", "document", DOCUMENT_READERS, *DOCUMENT_HOLDS),
+    open_ended("document, updates", "document", DOCUMENT_UPDATES, *DOCUMENT_HOLDS),
+    open_ended("document, semaphore", "document", DOCUMENT_SEMAPHORE, *DOCUMENT_HOLDS),
+    open_ended("document, periods", "document", PERIODS, *DOCUMENT_HOLDS),
+    open_ended("document, garbage collection", "document", COLLECTED, *DOCUMENT_HOLDS),
+    flawed("document", DOCUMENT, "kept_beat", DOCUMENT_HOLDS, "Exclusion", "Agreed"),
+    flawed("document", DOCUMENT, "no_compare", DOCUMENT_HOLDS, "Exclusion", "Ghosts", "Agreed"),
     flawed("document", DOCUMENT, "release_not_written", DOCUMENT_HOLDS, "Ghosts"),
-    flawed("document", LATE_REPLIES, "from_reply", DOCUMENT_HOLDS, "Exclusion"),
-    flawed("document", DOCUMENT_CLOCK, "exact_time", DOCUMENT_HOLDS, "Exclusion"),
+    flawed("document", LATE_REPLIES, "from_reply", DOCUMENT_HOLDS, "Exclusion", "Agreed"),
+    flawed("document", DOCUMENT_CLOCK, "exact_time", DOCUMENT_HOLDS, "Exclusion", "Agreed"),
+    flawed("document", PROMPT | READS | OF_THREE, "overtakes", DOCUMENT_HOLDS, "InOrder"),
+    flawed("document", DOCUMENT_READERS, "writer_beside_readers", DOCUMENT_HOLDS, "Exclusion"),
+    flawed("document", DOCUMENT_UPDATES, "upgrades_beside", DOCUMENT_HOLDS, "Exclusion"),
+    flawed("document", DOCUMENT_SEMAPHORE, "permits_off_by_one", DOCUMENT_HOLDS, "Exclusion"),
+    flawed("document", PERIODS, "release_ends_the_period", DOCUMENT_HOLDS, "OneInPeriod"),
+    flawed("document", PERIODS, "lease_ends_the_period", DOCUMENT_HOLDS, "OneInPeriod"),
+    flawed("document", COLLECTED, "collects_in_use", DOCUMENT_HOLDS, "Exclusion", "Agreed"),
+    flawed("document", COLLECTED, "collects_early", DOCUMENT_HOLDS, "Ghosts"),
 )
 
 
 def three_clients(name: str, model: str, constants: dict[str, str], *holds: str) -> Check:
     """A check with three clients, as far as the time goes."""
-    of_three = constants | {"Clients": "{a, b, c}"}
-    return Check(f"three clients, {name}", model, of_three, holds, complete=False, long=True)
+    return open_ended(f"three clients, {name}", model, constants | OF_THREE, *holds)
 
 
 THREE = (
@@ -202,7 +269,7 @@ class Trace(NamedTuple):
 NAMES = '{"m0", "m1", "m2", "m3"}'
 LEASE_TRACE = Trace(
     "trace_lease",
-    events_of,
+    partial(events_of, TracedScenario),
     LEASE
     | {
         "Clients": NAMES,
@@ -220,7 +287,7 @@ LEASE_TRACE = Trace(
 # apart by less than APART.
 DOCUMENT_TRACE = Trace(
     "trace_document",
-    document_runs.document_events,
+    partial(events_of, document_runs.TracedDocumentScenario),
     DOCUMENT
     | {
         "Clients": NAMES,

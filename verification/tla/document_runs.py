@@ -21,10 +21,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from verification.simulation.document import Documents, DocumentScenario, Listening
-from verification.simulation.scenario import CRASH
 from verification.simulation.simulator import EPOCH
 from verification.simulation.user import User
-from verification.tla.projection import NAME, ticks
+from verification.tla.projection import NAME, Members, Recorded, ticks
 
 from leaselock._backends.document.adapter import Conflict, Get
 from leaselock._backends.document.backend import DocumentBackend
@@ -36,7 +35,6 @@ from leaselock._core.hold import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from verification.simulation.scenario import Outcome
     from verification.simulation.simulator import Machine
 
     from leaselock._backends.document.adapter import Changed, Found
@@ -156,32 +154,31 @@ class Recorder:
                     yield (*self.numbers[hold.claim.id], ticks(hold.valid_until / rate))
 
     def _projected(self, document: dict[str, Any], base: int) -> dict[str, object]:
-        hold: dict[str, object] = {
-            "id": ("nobody", 0),
-            "beat": 0,
-            "lasts": 0,
-            "offered": False,
-            "stamp": 0,
-        }
-        for held in document["holds"]:
-            hold = {
-                # More than one is none that the model has.
-                "id": self.numbers[held["id"]] if len(document["holds"]) == 1 else ("many", 0),
+        usual = {"mode": "exclusive", "permits": 1}
+        holds = [
+            {
+                "id": self.numbers[held["id"]],
+                **usual,
+                "step": 0,
+                "offered": held.get("offered", False),
                 "beat": held["beat"] - base,
                 "lasts": ticks(round(held["lasts"], 3)),
-                "offered": held.get("offered", False),
+                "free": -1,
                 "stamp": stamp_of(held.get("stamp")),
+                "since": 0,
             }
+            for held in document["holds"]
+        ]
         queue = tuple(
-            {"id": self.numbers[claim["id"]], "beat": claim["beat"] - base}
+            {"id": self.numbers[claim["id"]], **usual, "last_seen": claim["beat"] - base}
             for claim in document["queue"]
         )
-        lapsed_offer = document["lapsed_offer"] and document["lapsed_offer"] - base
         return {
             "n": document["n"] - base,
-            "hold": hold,
+            "absent": False,
+            "holds": Members(holds),
             "queue": queue,
-            "lapsed_offer": lapsed_offer,
+            "lapsed_offer": document["lapsed_offer"] and document["lapsed_offer"] - base,
         }
 
     # --- the client
@@ -390,21 +387,22 @@ class TracedUser(User):
         """No extension: it is a renewal with a lease of another length."""
 
 
-class TracedDocumentScenario(DocumentScenario):
+class TracedDocumentScenario(Recorded, DocumentScenario):
     """The scenario whose runs the model must accept."""
 
-    users = (1,)
     backend = TracedBackend
     model: TracedDocuments
+    recorder: Recorder
 
     def __init__(self, seed: int, traced: bool = False) -> None:
-        self.recorder = Recorder(self)
         super().__init__(seed, traced)
-        self.crashes = self.breaks = False
-        self.children_left = 0
-        self.names, self.leases = [NAME], (LEASE,)
+        self.leases = (LEASE,)
         # Whether it is right is for the model to say.
         self.simulator.check = lambda: None
+
+    def make_recorder(self) -> Recorder:
+        """Make the recorder."""
+        return Recorder(self)
 
     def make_model(self) -> TracedDocuments:
         """Make the store."""
@@ -429,22 +427,3 @@ class TracedDocumentScenario(DocumentScenario):
     def make_user(self, machine: Machine, service: ClientCore) -> User:
         """Make a user."""
         return TracedUser(self, machine, service)
-
-    def run(self) -> Outcome:
-        """Play the scenario. What is cleaned up after it is not a part of the run."""
-        self.simulator.after(self.end - 1e-3, self._stop)
-        return super().run()
-
-    def _stop(self) -> None:
-        self.recorder.done = True
-
-
-def document_events(seed: int) -> list[dict[str, object]]:
-    """The events of one seed, whatever the simulator's own judge says about it. RuntimeError if the
-    run was cut short by an exception: then nothing would be compared.
-    """
-    scenario = TracedDocumentScenario(seed)
-    outcome = scenario.run()
-    if outcome.invariant == CRASH:
-        raise RuntimeError(f"seed {seed}: {outcome.violation}")
-    return scenario.recorder.events()

@@ -32,6 +32,7 @@ Max(a, b) == IF a > b THEN a ELSE b
 Quorum == Cardinality(Servers) \div 2 + 1
 Many(X) == Cardinality(X) >= (IF Flaw = "minority" THEN Quorum - 1 ELSE Quorum)
 Largest(X) == CHOOSE x \in X : \A y \in X : y <= x
+Least(X) == CHOOSE x \in X : \A y \in X : x <= y
 Up(s) == srv[s].up <= now
 Has(s, id) == srv[s].vote.id = id /\ srv[s].vote.ends > now
 
@@ -63,19 +64,19 @@ AskAt(c, s) ==
        IN /\ srv' = [srv EXCEPT ![s] = new]
           /\ \E t \in {token, 0} : cl' = [cl EXCEPT ![c].asked = @ \cup {s}, ![c].yes[s] = t]
   /\ UNCHANGED <<now, late, undo, losses, best, wrong, overtaken>>
-(* What was not answered when the try ended may still arrive. *)
+(* A request that was not answered when the try ended may still arrive. *)
 LateAt(m) ==
   /\ m \in late /\ Up(m.s) /\ late' = late \ {m}
   /\ \/ srv' = [srv EXCEPT ![m.s] = Acquired(m.s, m.id, 0)] \/ srv' = srv
   /\ UNCHANGED <<now, cl, undo, losses, best, wrong, overtaken>>
 
 Yes(c) == {s \in Servers : cl[c].yes[s] > 0}
-Token(c) == Largest({cl[c].yes[s] : s \in Yes(c)})
+Token(c) == LET tokens == {cl[c].yes[s] : s \in Yes(c)} IN IF Flaw = "least_token" THEN Least(tokens) ELSE Largest(tokens)
 Agree(c) == Many({s \in Yes(c) : cl[c].yes[s] = Token(c)})
 Until(c, start) == (IF Flaw = "from_reply" THEN now ELSE start) + Lease - (IF Flaw = "no_drift" THEN 0 ELSE Drift)
 (* Where a majority has not the greatest token, it is written to one first. *)
 Raise(c) ==
-  /\ cl[c].phase = "asking" /\ Many(Yes(c)) /\ ~Agree(c) /\ Flaw # "token_not_raised"
+  /\ cl[c].phase = "asking" /\ Many(Yes(c)) /\ ~Agree(c) /\ Flaw # "least_token"
   /\ cl' = [cl EXCEPT ![c].phase = "raising", ![c].said = {}]
   /\ UNCHANGED <<now, srv, late, undo, losses, best, wrong, overtaken>>
 RaiseAt(c, s) ==
@@ -85,14 +86,14 @@ RaiseAt(c, s) ==
   /\ cl' = [cl EXCEPT ![c].said = @ \cup {s}]
   /\ UNCHANGED <<now, late, undo, losses, best, wrong, overtaken>>
 Hold(c) ==
-  /\ \/ cl[c].phase = "asking" /\ Many(Yes(c)) /\ (Agree(c) \/ Flaw = "token_not_raised")
+  /\ \/ cl[c].phase = "asking" /\ Many(Yes(c)) /\ (Agree(c) \/ Flaw = "least_token")
      \/ cl[c].phase = "raising" /\ Many(cl[c].said)
   /\ Until(c, cl[c].start) > now
   /\ cl' = [cl EXCEPT ![c].phase = "held", ![c].valid = Until(c, cl[c].start), ![c].said = {}, ![c].renewing = 0]
   /\ best' = Max(best, Token(c)) /\ wrong' = (wrong \/ Token(c) <= best)
   /\ overtaken' = (overtaken \/ \E d \in Clients \ {c} : cl[d].phase = "asking" /\ cl[d].began < cl[c].began)
   /\ UNCHANGED <<now, srv, late, undo, losses>>
-(* Votes without a majority are given back, each by its token. *)
+(* Votes without a majority are given back, each with its token. *)
 Unsent(c) == {[id |-> <<c, cl[c].k>>, s |-> s] : s \in Servers \ cl[c].asked}
 GiveBack(c) ==
   /\ cl[c].phase \in {"asking", "raising"}
@@ -146,26 +147,38 @@ Next == \/ Tick
         \/ \E s \in Servers : Lose(s)
 Spec == Init /\ [][Next]_vars
 Bounded == Cardinality(late) <= MaxLate
-Symmetric == Permutations(Clients) \cup Permutations(Servers)
 
-(* Times count as what is left of them. A vote that has ended counts as none. Claims are numbered *)
-(* up to MaxTries, and tokens with them, so that these need no normal form.                        *)
+(* Two states are the same if they differ only in the names of clients and servers, and in times  *)
+(* of which the same is left. A vote that has ended counts as none. Claims are numbered up to     *)
+(* MaxTries, and tokens with them, so that these need no normal form. What clients know of        *)
+(* servers they know of each by itself, so the servers are a bag of columns.                      *)
 Left(t) == Max(t - now, 0)
 Rest(t) == IF t = 0 THEN -1 ELSE Left(t + Lease)
-View == <<[s \in Servers |-> <<IF srv[s].vote.ends > now THEN <<srv[s].vote.id, srv[s].vote.token, Left(srv[s].vote.ends)>> ELSE <<>>,
-                               srv[s].top, Left(srv[s].up), srv[s].tombs>>],
-          [c \in Clients |-> <<cl[c].k, cl[c].tries, cl[c].phase, IF cl[c].phase \in {"asking", "raising"} THEN Rest(cl[c].start) ELSE 0,
-                               cl[c].began > 0, {d \in Clients : cl[c].began > 0 /\ cl[d].began > 0 /\ cl[c].began < cl[d].began},
-                               cl[c].asked, cl[c].yes, cl[c].given, cl[c].said,
-                               IF cl[c].phase = "held" THEN Rest(cl[c].renewing) ELSE 0, Left(cl[c].valid)>>],
-          late, undo, losses, best, wrong, overtaken>>
+(* The views with the names r[c] of clients. *)
+Name(r, id) == <<r[id[1]], id[2]>>
+Column(r, s) ==
+  <<IF srv[s].vote.ends > now THEN <<Name(r, srv[s].vote.id), srv[s].vote.token, Left(srv[s].vote.ends)>> ELSE <<>>,
+    srv[s].top, Left(srv[s].up), {Name(r, id) : id \in srv[s].tombs},
+    {<<r[c], s \in cl[c].asked, cl[c].yes[s], {x[2] : x \in {y \in cl[c].given : y[1] = s}}, s \in cl[c].said>> : c \in Clients},
+    {Name(r, m.id) : m \in {x \in late : x.s = s}}, {<<Name(r, m.id), m.token>> : m \in {x \in undo : x.s = s}}>>
+Renamed(r) ==
+  LET columns == {<<s, Column(r, s)>> : s \in Servers}
+  IN <<{<<x[2], Cardinality({y \in columns : y[2] = x[2]})>> : x \in columns},
+       {<<r[c], cl[c].k, cl[c].tries, cl[c].phase, IF cl[c].phase \in {"asking", "raising"} THEN Rest(cl[c].start) ELSE 0,
+          cl[c].began > 0, {r[d] : d \in {x \in Clients : cl[c].began > 0 /\ cl[x].began > 0 /\ cl[c].began < cl[x].began}},
+          IF cl[c].phase = "held" THEN Rest(cl[c].renewing) ELSE 0, Left(cl[c].valid)>> : c \in Clients},
+       losses, best, wrong, overtaken>>
+Names == Permutations(Clients)
+View == {Renamed(r) : r \in Names}
 
 Holds(c) == cl[c].valid > now
 Exclusion == \A c, d \in Clients : Holds(c) /\ Holds(d) => c = d
-(* Who believes to hold has a majority of votes for at least as long. *)
+(* A client that counts on its lock has a majority of votes for at least as long. *)
 Agreed == \A c \in Clients : Holds(c) => Many({s \in Servers : srv[s].vote.id = <<c, cl[c].k>> /\ srv[s].vote.ends >= cl[c].valid})
+(* A server at which a claim was released has no vote for it. *)
+Ghosts == \A s \in Servers : srv[s].vote.ends > now => srv[s].vote.id \notin srv[s].tombs
 (* The order that is promised: tokens rise. *)
 TokensRise == ~wrong
-(* The order that is not promised: who asked first is served first. *)
+(* The order that is not promised: first come, first served. *)
 InOrder == ~overtaken
 =============================================================================

@@ -139,15 +139,18 @@ Next == \/ Tick
                               \/ Leave(c) \/ Cut(c) \/ Resume(c) \/ Renewed(c)
 Spec == Init /\ [][Next]_vars
 Bounded == \A c \in Clients : Cardinality({x \in sess : x.c = c}) <= MaxSessions
-Symmetric == Permutations(Clients)
 
+(* Two states are the same if they differ only in the names of the clients, and in times of which the same is left. *)
 Age(t) == IF now - t > Timeout THEN Timeout ELSE now - t
 Rank(c, n) == IF n = cl[c].n THEN 0 ELSE 1 + Cardinality({y \in sess : y.c = c /\ n < y.n /\ y.n < cl[c].n})
-View == <<{<<x.c, Rank(x.c, x.n), Age(x.heard)>> : x \in sess},
-          [i \in DOMAIN nodes |-> <<nodes[i].c, Rank(nodes[i].c, nodes[i].n), cl[nodes[i].c].k = nodes[i].k>>],
-          {<<m.c, Rank(m.c, m.n), cl[m.c].k = m.k>> : m \in net},
-          [c \in Clients |-> <<cl[c].conn, cl[c].phase, IF cl[c].asking = 0 THEN -1 ELSE Age(cl[c].asking), cl[c].seen, cl[c].watch, cl[c].event,
-                               Max(cl[c].valid - now, 0), Lives(c, cl[c].n)>>]>>
+Renamed(r) ==
+  <<{<<r[x.c], Rank(x.c, x.n), Age(x.heard)>> : x \in sess},
+    [i \in DOMAIN nodes |-> <<r[nodes[i].c], Rank(nodes[i].c, nodes[i].n), cl[nodes[i].c].k = nodes[i].k>>],
+    {<<r[m.c], Rank(m.c, m.n), cl[m.c].k = m.k>> : m \in net},
+    {<<r[c], cl[c].conn, cl[c].phase, IF cl[c].asking = 0 THEN -1 ELSE Age(cl[c].asking), cl[c].seen, cl[c].watch, cl[c].event,
+       Max(cl[c].valid - now, 0), Lives(c, cl[c].n)>> : c \in Clients}>>
+Names == Permutations(Clients)
+View == {Renamed(r) : r \in Names}
 
 Holds(c) == cl[c].valid > now
 Exclusion == \A c, d \in Clients : Holds(c) /\ Holds(d) => c = d

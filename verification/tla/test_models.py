@@ -18,6 +18,8 @@ SECONDS = 1800.0
 BOUND = 60.0
 # How many runs are compared with the model, with a planted bug and without; TLC reads a part whole.
 PLANTED, RUNS, PART = 25, 1000, 100
+# Complete within minutes, one of each model that has such a check.
+COUNTED = ("lease, small", "lease, semaphore", "sessions, ZooKeeper", "document, prompt")
 TIMEOUT = pytest.mark.timeout(SECONDS * 1.1)
 
 
@@ -41,6 +43,16 @@ def test_model(check: Check) -> None:
     else:
         assert result.violated == ""
         assert result.finished or endless
+
+
+@pytest.mark.heavy
+@TIMEOUT
+@pytest.mark.parametrize("check", [check for check in CHECKS if check.name in COUNTED])
+def test_the_count_of_states_does_not_depend_on_the_order_of_visits(check: Check) -> None:
+    """It would, if the view called states the same whose futures differ, or the other way round."""
+    one, two = (tlc.check(check, SECONDS, workers) for workers in (1, 2))
+    assert one.finished
+    assert one.states == two.states
 
 
 @pytest.mark.heavy

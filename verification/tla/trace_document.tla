@@ -13,16 +13,16 @@ CONSTANTS Early,  \* how much sooner the clock of a client may say that a hold i
 VARIABLES run, at
 Event == Traces[run][at]
 
-(* What an event says in the place of what the model leaves open. Only "see" and "refused" read. *)
+(* The choices that the model leaves open, as the event has them. Only "see" and "refused" read. *)
 TraceSaid == IF Event.kind \in {"see", "refused"} THEN {Event.said} ELSE {}
 TraceStamps == CASE Event.kind = "put" -> {Event.stamp} [] Event.kind = "answer" -> {Ever} [] OTHER -> {}
 (* Waiters that were silent for long are dropped by the next write. Of each the code dropped all or none. *)
 Silent == IF Event.kind # "put" THEN {}
           ELSE {store.queue[i].id : i \in DOMAIN store.queue}
-               \ ({Event.doc.hold.id, <<Event.c, Event.k>>} \cup {Event.doc.queue[i].id : i \in DOMAIN Event.doc.queue})
+               \ ({<<Event.c, Event.k>>} \cup {h.id : h \in Event.doc.holds} \cup {Event.doc.queue[i].id : i \in DOMAIN Event.doc.queue})
 TraceChoices == [late : {-Early, Ever}, alive : BOOLEAN, fence : {Event.kind = "put" /\ Event.op = "release"}, gone : {{}, Silent}]
 
-Asked(e) ==
+Sent(e) ==
   /\ CASE e.op = "acquire" -> StartAcquire(e.c)
        [] e.op = "renew" -> StartRenew(e.c)
        [] e.op = "release" -> StartRelease(e.c) \/ ReleaseAgain(e.c)
@@ -31,11 +31,11 @@ Asked(e) ==
 Stamped(e) == e.stamp >= now + Apart
 
 Action(e) ==
-  CASE e.kind = "claim" -> Begin(e.c, e.wait) /\ cl'[e.c].k = e.k
+  CASE e.kind = "claim" -> Begin(e.c, e.wait, "exclusive", 1) /\ cl'[e.c].k = e.k
     [] e.kind = "finish" -> Finish(e.c)
     [] e.kind = "see" -> See(e.c)
-    [] e.kind = "answer" -> Asked(e) /\ puts' = puts
-    [] e.kind = "put" -> Asked(e) /\ Stamped(e) /\ \E p \in puts' \ puts : p.c = e.c /\ p.live /\ p.doc = e.doc
+    [] e.kind = "answer" -> Sent(e) /\ puts' = puts
+    [] e.kind = "put" -> Sent(e) /\ Stamped(e) /\ \E p \in puts' \ puts : p.c = e.c /\ p.live /\ p.doc = e.doc
     [] e.kind = "stored" -> \E p \in {q \in puts : q.c = e.c /\ q.good} :
                                p.doc.n = e.n /\ (IF p.live THEN Store(p) ELSE Arrive(p))
     [] e.kind = "heard" -> \E p \in {q \in puts : q.c = e.c} : Heard(p)
@@ -45,8 +45,8 @@ Action(e) ==
 (* A client believes to hold no longer than the model's client does. *)
 Believed(e) == \A b \in e.believed : cl'[b[1]].k = b[2] /\ cl'[b[1]].valid >= b[3]
 
-Pass == now < Event.at /\ now' = Event.at /\ UNCHANGED <<store, puts, cl, run, at>>
-Act == now = Event.at /\ Action(Event) /\ Believed(Event) /\ at' = at + 1 /\ UNCHANGED run
+Pass == now < Event.at /\ now' = Event.at /\ UNCHANGED <<store, puts, cl, overtaken, last, early, run, at>>
+Act == now = Event.at /\ Action(Event) /\ Recorded /\ Believed(Event) /\ at' = at + 1 /\ UNCHANGED run
        /\ (at' > Len(Traces[run]) => PrintT(<<"accepted", run>>))
 TraceNext == at <= Len(Traces[run]) /\ (Pass \/ Act)
 TraceSpec == Init /\ run \in DOMAIN Traces /\ at = 1 /\ [][TraceNext]_<<vars, run, at>>

@@ -11,7 +11,7 @@ Event == Traces[run][at]
 Matching(e) == {m \in net : m.c = e.c /\ m.id = <<e.c, e.k>> /\ m.op = e.op /\ (m.sticky \/ m.start = e.start)}
 
 SameStore(e) ==
-  /\ holds' = {[id |-> <<h[1], h[2]>>, mode |-> "exclusive", ends |-> h[3], offered |-> h[4]] : h \in e.holds}
+  /\ holds' = {[id |-> <<h[1], h[2]>>, mode |-> "exclusive", permits |-> 1, step |-> 0, ends |-> h[3], offered |-> h[4]] : h \in e.holds}
   /\ Len(queue') = Len(e.queue)
   /\ \A i \in DOMAIN queue' :
        LET mine == queue'[i] theirs == e.queue[i]
@@ -20,7 +20,7 @@ SameAnswer(m, e) == m.live => \E told \in net' : told.id = m.id /\ told.op = m.o
 Kept(m) == m.answer = "" => \E x \in net' : x.id = m.id /\ x.op = m.op /\ x.start = m.start
 
 Action(e) ==
-  CASE e.kind = "claim" -> NewClaim(e.c, e.wait, "exclusive", e.lease)
+  CASE e.kind = "claim" -> NewClaim(e.c, e.wait, "exclusive", 1, e.lease)
     [] e.kind = "ask" -> AskAgain(e.c)
     [] e.kind = "renew" -> RenewFor(e.c, e.lease)
     [] e.kind = "release" -> ReleaseWith(e.c, e.tomb)
@@ -31,7 +31,7 @@ Action(e) ==
 (* A client believes to hold no longer than the model's client does. *)
 Believed(e) == \A b \in e.believed : cl'[b[1]].k = b[2] /\ cl'[b[1]].valid >= b[3]
 
-Pass == now < Event.at /\ now' = Event.at /\ UNCHANGED <<holds, queue, lapsed_offer, tombs, net, cl, dropped, run, at>>
+Pass == now < Event.at /\ now' = Event.at /\ UNCHANGED <<store, net, cl, dropped, run, at>>
 Act == now = Event.at /\ Action(Event) /\ Believed(Event) /\ at' = at + 1 /\ UNCHANGED run
        /\ (at' > Len(Traces[run]) => PrintT(<<"accepted", run>>))
 TraceNext == at <= Len(Traces[run]) /\ (Pass \/ Act)
