@@ -195,7 +195,13 @@ CHECKS = (
     open_ended(
         "redlock, two tries and late requests", "redlock", AGAIN | {"MaxLate": "1"}, *REDLOCK_HOLDS
     ),
-    open_ended("redlock, delayed restart", "redlock", LOSS | {"Delayed": "TRUE"}, *REDLOCK_HOLDS),
+    # A server that has lost its data has no votes, so a holder may be left without a majority.
+    open_ended(
+        "redlock, delayed restart",
+        "redlock",
+        LOSS | {"Delayed": "TRUE"},
+        *(name for name in REDLOCK_HOLDS if name != "Agreed"),
+    ),
     unpromised("redlock", "restart without delay", LOSS, ("Exclusion",), "Exclusion"),
     unpromised("redlock", "first come, first served", REDLOCK, ("InOrder",), "InOrder"),
     flawed("redlock", REDLOCK, "minority", ("Exclusion",), "Exclusion"),
