@@ -87,8 +87,8 @@ def _others(lock: LockInfo) -> str:
     """How many holders there are besides the first one, and the numbers of their permits."""
     others = lock.holders[1:]
     slots = [slot for holder in others for slot in holder.slots]
-    shown = f" (slots {slot_ranges(slots)})" if slots else ""
-    return f" and {len(others)} more{shown}" if others else ""
+    part = f" (slots {slot_ranges(slots)})" if slots else ""
+    return f" and {len(others)} more{part}" if others else ""
 
 
 def slot_ranges(slots: Iterable[int]) -> str:
@@ -147,8 +147,8 @@ def unreadable_lines(lock: LockInfo) -> list[str]:
 
 def shown_name(name: str) -> str:
     """Return the name of a lock as it is printed: whole if a lock of this library can have it."""
-    shown = escape(name)
-    return shown if len(name) <= LONGEST_NAME else cut_middle(shown, LONGEST_NAME)
+    escaped = escape(name)
+    return escaped if len(name) <= LONGEST_NAME else cut_middle(escaped, LONGEST_NAME)
 
 
 def _listed(

@@ -663,8 +663,8 @@ def state(row: LockRow, name: str) -> LockState:
     claims = tuple(
         claim for claim in row.queue() if row.alive(claim.client) and not row.is_forgotten(claim)
     )
-    shown = [hold.record.mode for hold in holds] + [claim.mode for claim in claims]
-    return LockState(name, holds, claims, row.limit if shown[:1] == ["permits"] else 0)
+    modes = [hold.record.mode for hold in holds] + [claim.mode for claim in claims]
+    return LockState(name, holds, claims, row.limit if modes[:1] == ["permits"] else 0)
 
 
 def inspect(

@@ -65,7 +65,7 @@ async def _states(masters: Masters, inspect: Inspect, what: str, until: float) -
 
 
 def _merged(name: str, votes: Votes, masters: Masters) -> LockState:
-    states = {i: s for i, found in votes.answers.items() for s in found if s.name == name}
+    states = {i: s for i, answer in votes.answers.items() for s in answer if s.name == name}
     reasons = [
         f"{masters.masters[i].shown}: {s.unreadable}" for i, s in states.items() if s.unreadable
     ]

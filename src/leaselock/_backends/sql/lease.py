@@ -240,16 +240,16 @@ class Lease:
     ) -> T:
         head = self.head
         results = await executor.execute(reading(name, claim_id, head))
-        found = results[1].one()
-        if found is None:
+        columns = results[1].one()
+        if columns is None:
             await executor.execute(("rollback",))
             await executor.execute((("create lock", {"name": name}),))
             results = await executor.execute(reading(name, claim_id, head))
-            found = results[1].one()
-            if found is None:
+            columns = results[1].one()
+            if columns is None:
                 raise NotApplied(f"the table has no row for {name!r}, and none could be created")
         while True:
-            row = SqlLockRow(name, requester, found, results, head)
+            row = SqlLockRow(name, requester, columns, results, head)
             try:
                 result = work(row)
                 break

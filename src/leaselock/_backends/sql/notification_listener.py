@@ -139,8 +139,8 @@ def wakeups(client: str) -> Callable[[Executor], Wakeups]:
     """Take the wake-ups that were stored for a client."""
 
     async def take(executor: Executor) -> tuple[str, ...]:
-        (found,) = await executor.execute((("wakeups", {"client": client}),))
-        claims = tuple(row[0] for row in found.rows)
+        (stored,) = await executor.execute((("wakeups", {"client": client}),))
+        claims = tuple(row[0] for row in stored.rows)
         if claims:
             deleting = (("delete wakeup", {"client": client, "id": claim}) for claim in claims)
             await executor.execute(tuple(deleting))

@@ -234,17 +234,17 @@ def _check_owner(database: sqlite3.Connection, location: Location) -> bool:
     A file of an earlier version has no mark, but our tables. It may have other tables, too: then it
     is used, and not marked.
     """
-    found = _pragma(database, "application_id")
+    application_id = _pragma(database, "application_id")
     tables = {name for (name,) in database.execute(SQL["tables"]).fetchall()}
-    if found == APPLICATION_ID or tables >= TABLES:
-        return found == 0 and tables == TABLES
-    if tables or found:
+    if application_id == APPLICATION_ID or tables >= TABLES:
+        return application_id == 0 and tables == TABLES
+    if tables or application_id:
         with suppress(OSError):
             os.rmdir(location.clients)  # it was made for this file
         some = f"with the tables {', '.join(sorted(tables)[:3])}" if tables else "without tables"
         raise NotApplied(
             f"{location.path} is the database of another program ({some}; application_id "
-            f"{found:#x}): choose another file for locks"
+            f"{application_id:#x}): choose another file for locks"
         )
     return True
 
@@ -255,12 +255,12 @@ def _create_layout(database: sqlite3.Connection, location: Location, token_ttl: 
         execute(f"PRAGMA application_id = {APPLICATION_ID}")
     for statement in statement_text("schema.sql").split(";"):
         execute(statement)
-    found = execute(SQL["fact"], ("schema",)).fetchone()
-    if found is None:
+    marker = execute(SQL["fact"], ("schema",)).fetchone()
+    if marker is None:
         execute(SQL["state"], ("schema", str(SCHEMA)))
         execute(SQL["state"], ("floor", "0"))
     else:
-        check_layout(location.path, str(found[0]), SCHEMA, OTHER_FILE)
+        check_layout(location.path, str(marker[0]), SCHEMA, OTHER_FILE)
     _enter_boot(database, location)
     prune(database, token_ttl)
 

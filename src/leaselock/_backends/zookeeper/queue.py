@@ -300,7 +300,7 @@ class QueueBackend(EnteringBackend):
         if name is not None:
             return [seen.state for seen in await self._examine([name], {name}, until)]
         _, children = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
-        names = [text for states in names_of(children) if (text := decoded(states)) is not None]
+        names = [text for node in names_of(children) if (text := decoded(node)) is not None]
         wanted = matching(names, pattern)
         queues = {text.removesuffix(QUEUE) for text in names if text.endswith(QUEUE)}
         queues &= set(names)

@@ -154,12 +154,12 @@ def position_of(
 ) -> Position | None:
     """The position of *owner*; None when it is not in the queue."""
     queue = [one for node in nodes if (one := entry(node, pattern)) is not None]
-    own = [one for one in queue if one.owner == owner]
-    if not own:
+    attempts = [one for one in queue if one.owner == owner]
+    if not attempts:
         return None
     others = len(nodes) - len(queue)
     # Without sorting, because every contender of a long queue does this.
-    distances = [(distance(own[0].sequence, one.sequence), one) for one in queue]
+    distances = [(distance(attempts[0].sequence, one.sequence), one) for one in queue]
     mine = min((far, one) for far, one in distances if one.owner == owner)
     before = [other for other in distances if other < mine]
     if not before:

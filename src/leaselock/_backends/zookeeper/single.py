@@ -95,10 +95,10 @@ class SingleBackend(SessionBackend):
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Delete the node if it belongs to the claim, in whichever of its attempts."""
-        own, contender = owner_of(claim.id), self.contenders.get(claim.id)
+        first_attempt, contender = owner_of(claim.id), self.contenders.get(claim.id)
         held = await self._remove(
             claim.name,
-            lambda owner: f"{owner}.".startswith(f"{own}."),
+            lambda owner: f"{owner}.".startswith(f"{first_attempt}."),
             None if contender is None else contender.node,
             until,
         )

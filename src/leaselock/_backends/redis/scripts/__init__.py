@@ -35,7 +35,7 @@ def text_of(name: str) -> str:
     """The script of that name, with the files that it includes."""
     path = os.path.join(os.path.dirname(__file__), f"{name}.lua")
     with open(path, encoding="utf-8") as file:
-        return INCLUDE.sub(lambda found: text_of(found[1]).rstrip("\n"), file.read())
+        return INCLUDE.sub(lambda match: text_of(match[1]).rstrip("\n"), file.read())
 
 
 # All scripts by their names.

@@ -227,7 +227,7 @@ def _blocks(dialect: str, *file: str) -> list[str]:
     postgres = dialect == "postgres"
     text = re.sub(r"{text (\d+)}", "text" if postgres else r"VARBINARY(\1)", text)
     text = re.sub(r"{upsert ([\w, ]+): ([\w, ]+)}", partial(_upsert, postgres), text)
-    return [found for block in text.split("\n\n") if (found := block.strip().rstrip(";"))]
+    return [statement for block in text.split("\n\n") if (statement := block.strip().rstrip(";"))]
 
 
 def _upsert(postgres: bool, macro: re.Match[str]) -> str:
