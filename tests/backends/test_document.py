@@ -251,11 +251,42 @@ def test_an_acquire_that_others_outrun_all_the_time_ends(monkeypatch: pytest.Mon
         return Conflict(None)
 
     monkeypatch.setattr(Memory, "put", outrun)
-    with (
-        leaselock.Client("documents://r", op_timeout=0.1) as client,
-        pytest.raises(leaselock.NotApplied, match="change the lock 'a' all the time"),
-    ):
-        client.lock("a").try_acquire()
+    with leaselock.Client("documents://r", op_timeout=0.1) as client:
+        with pytest.raises(leaselock.NotApplied, match="change the lock 'a' all the time"):
+            client.lock("a").try_acquire()
+        # One that waits has more time than one request.
+        with pytest.raises(leaselock.AcquireTimeout):
+            client.lock("a").acquire(timeout=0.5)
+
+
+def test_an_acquire_that_was_outrun_for_long_hurries() -> None:
+    """Its pauses after conflicts grow, until half of its time is over."""
+    clock = [100.0]
+    opened = open_store("documents://r", lambda: clock[0])
+    backend: Any = opened.backend(None)
+    backend.random, backend.trip = (lambda: 1.0), 0.1
+    row_changed = Conflict(Found(encoded(CONTENT), 1, None))
+    steps = backend._apply("a", "e", lambda row: row.join(WAITER._replace(id="e:1")), 130.0)
+    pauses: list[tuple[float, float]] = []
+
+    def run() -> None:
+        effect = steps.send(None)
+        while True:
+            if isinstance(effect, Call):
+                clock[0] += 0.1
+                is_read = type(effect.request).__name__ == "Get"
+                effect = steps.send(row_changed.found if is_read else row_changed)
+            else:
+                pauses.append((clock[0], effect.until - clock[0]))
+                clock[0] = effect.until
+                effect = steps.send(None)
+
+    with pytest.raises(NotApplied, match="all the time"):
+        run()
+    assert max(pause for at, pause in pauses if at < 115.0) > 2.0
+    hurried = [pause for at, pause in pauses if at > 115.0]
+    assert len(hurried) > 20
+    assert max(hurried) < 0.5
 
 
 def test_garbage_is_collected_when_it_was_not_used_for_long(

@@ -196,14 +196,16 @@ class DocumentBackend(QueueBackend):
         since: float = FOREVER,
         urgent: bool = False,
         shown: bool = False,
+        outrun: T | None = None,
     ) -> T:
         """Carry out *work* on the document. What was seen after *since* is new enough to answer
-        without a write. To write, everything is: the store compares.
+        without a write. To write, everything is: the store compares. If others change it until the
+        time is over, the answer is *outrun*; NotApplied without one.
         """
         view = self.views.get(name)
         found = None if view is None else view.found
         fresh = view is not None and view.at > since and not view.stale
-        conflicts = 0
+        conflicts, hurry_at = 0, half_way(self.now(), until)
         while True:
             if found is None:
                 found, fresh = await self._read(name, until, asker), True
@@ -221,11 +223,15 @@ class DocumentBackend(QueueBackend):
                 return result
             conflicts, fresh = conflicts + 1, True
             if self.now() >= until:
+                if outrun is not None:
+                    return outrun
                 raise NotApplied(f"other clients change the lock {name!r} all the time")
             if conflicts > 1:
                 pause = self.trip * self.random() * 2.0 ** min(conflicts - 1, 5)
-                await Sleep(min(until, self.now() + pause * (URGENT if urgent else 1.0)))
-                if conflicts > 2 and not urgent:
+                # One that was outrun for half of its time waits for the others no more.
+                hurries = urgent or self.now() >= hurry_at
+                await Sleep(min(until, self.now() + pause * (URGENT if hurries else 1.0)))
+                if conflicts > 2 and not hurries:
                     found = None  # it has changed meanwhile
 
     async def _read(self, name: str, until: float, asker: str) -> Found:
@@ -447,14 +453,16 @@ class DocumentBackend(QueueBackend):
             position, roll_call = row.position(claim.id), row.roll_call(claim.id)
             return reply
 
+        # One that waits and could not enter the queue yet goes on: the store does answer.
+        outrun: Any = Busy(None, 0.0, ()) if request.wait else None
         await self._take_turn(claim.name, until)
         try:
             reply = await self._apply(
-                claim.name, claim.client, work, until, asker=claim.id, since=since
+                claim.name, claim.client, work, until, asker=claim.id, since=since, outrun=outrun
             )
         finally:
             self._pass_turn(claim.name)
-        if isinstance(reply, Busy) and request.wait:
+        if isinstance(reply, Busy) and request.wait and reply is not outrun:
             self.answered[claim.id] = self.now()
             again = min(reply.retry_after, max(0.0, roll_call))
             reply = reply._replace(retry_after=self._look_again(claim.name, position, again))
