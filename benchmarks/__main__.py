@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.end()
     if options.json:
         options.json.write_text(run.document())
-    return 0
+    return 1 if run.failed else 0
 
 
 class Run:
@@ -90,6 +91,7 @@ class Run:
         self.scale = scale
         self.folder = folder
         self.tables: dict[str, list[Table]] = {}
+        self.failed: list[str] = []
         self.load = [load()]
         self.began = time.monotonic()
 
@@ -98,9 +100,17 @@ class Run:
         print("\n".join(lines), flush=True)
 
     def measure(self, name: str) -> None:
-        """Measure a workload, and write all results so far."""
+        """Measure a workload, and write all results so far; a failure is reported as a result."""
         began = time.monotonic()
-        self.add(name, workload(name)(SCALES[self.scale]))
+        tables: list[Table] = []
+        try:
+            # A workload that yields its tables keeps those before the failure.
+            tables.extend(workload(name)(SCALES[self.scale]))
+        except Exception as error:
+            traceback.print_exc()
+            self.failed.append(name)
+            tables.append(failure(name, error))
+        self.add(name, tables)
         self.load.append(load())
         self.print_lines([f"({name} took {time.monotonic() - began:.0f} s)", ""])
         self.write()
@@ -120,6 +130,8 @@ class Run:
         took = (time.monotonic() - self.began) / 60
         self.print_lines([f"load average: {min(self.load):.1f} to {max(self.load):.1f}", ""])
         self.print_lines([f"total: {took:.1f} minutes", ""])
+        if self.failed:
+            self.print_lines([f"**failed: {', '.join(self.failed)}**", ""])
         self.write()
         if self.folder:
             from benchmarks.charts import draw
@@ -138,6 +150,13 @@ class Run:
         context = {"machine": machine(), "load": self.load, "versions": versions()}
         document = {"schema": SCHEMA, "scale": self.scale, **context, "results": results}
         return json.dumps(document, indent=1) + "\n"
+
+
+def failure(name: str, error: Exception) -> Table:
+    """Return the table of a workload that failed."""
+    first = (str(error).splitlines() or [""])[0]
+    rows = [[type(error).__name__, first]]
+    return Table(f"{name}: failed", ["error", "message"], rows, {"failed": type(error).__name__})
 
 
 def verdicts(tables: Mapping[str, Sequence[Table]]) -> Table:

@@ -1,4 +1,4 @@
-"""The sizes of a run: a full run takes a quarter of an hour, a quick one far less."""
+"""The sizes of a run: a full run takes about half an hour, a quick one far less."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FULL = Scale(
     sample_seconds=0.04,
     contenders=8,
     contender_counts=(2, 8, 32),
-    contention_rounds=3,
+    contention_rounds=5,
     contention_seconds=0.6,
     settle_seconds=0.7,
     watch_seconds=3.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from functools import partial
@@ -24,6 +25,7 @@ from benchmarks.contestants import (
     SEMAPHORES,
     TITLES,
     absent,
+    bare_redis,
     contestant,
     present,
 )
@@ -31,16 +33,21 @@ from benchmarks.figures import jain, percentile, ratio, spread
 from benchmarks.growth import exponent
 from benchmarks.scale import TINY
 from benchmarks.tables import Goal, Table
+from benchmarks.workers import process
 from benchmarks.workers.contender import HoldTimes
-from benchmarks.workloads import NAMES, readers, semaphore
+from benchmarks.workers.process import WorkerProcess
+from benchmarks.workloads import NAMES, pair, readers, semaphore
 from benchmarks.workloads.redis import announce
 from benchmarks.workloads.startup import fault
 from testkit.servers.redis import Redis
+
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from benchmarks.mode_stores import Preparation
+    from benchmarks.scale import Scale
 
 pytestmark = pytest.mark.heavy
 
@@ -84,6 +91,39 @@ def test_workloads_can_be_selected(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_failing_workload_is_reported_and_the_others_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(scale: Scale) -> Iterator[Table]:
+        yield Table("before the failure", ["x"], [], {})
+        raise RuntimeError("the store is unreachable")
+
+    monkeypatch.setattr(pair, "run", run)
+    assert main(["--tiny", "--into", str(tmp_path), "pair", "nested"]) == 1
+    captured = capsys.readouterr()
+    assert "## before the failure" in captured.out
+    assert "**failed: pair**" in captured.out
+    assert "RuntimeError: the store is unreachable" in captured.err
+    results = json.loads((tmp_path / "results.json").read_text("utf-8"))["results"]
+    titles = [table["title"] for table in results["pair"]]
+    assert titles == ["before the failure", "pair: failed"]
+    assert "nested" in results
+
+
+def test_worker_that_ends_or_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with WorkerProcess([sys.executable, "-c", "print('[1, 2]\\n3')"]) as worker:
+        assert worker.receive() == [1, 2]
+        assert worker.receive() == 3
+        with pytest.raises(RuntimeError, match="ended with 0"):
+            worker.receive()
+    monkeypatch.setattr(process, "REPLY_TIMEOUT", 0.1)
+    with (
+        WorkerProcess([sys.executable, "-c", "input()"]) as worker,
+        pytest.raises(TimeoutError, match=r"no reply for 0\.1 s"),
+    ):
+        worker.receive()
+
+
 def test_unknown_workload_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         main(["speed"])
@@ -125,6 +165,32 @@ def test_every_contestant_has_a_title() -> None:
     assert set(TITLES) == set(ALL)
     assert REFERENCE in CLASSES
     assert set(READ_WRITE) | set(SEMAPHORES) < set(ALL)
+
+
+def form(word: str) -> object:
+    """Return what does not differ from one claim to the next."""
+    *lines, last = word.split("\n")
+    if lines:
+        return len(lines), list(json.loads(last))
+    return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+", "owner", word)
+
+
+def test_bare_commands_are_those_of_leaselock(server: Redis) -> None:
+    sent: list[list[str]] = []
+    with leaselock.Client(server.url) as client, server.wire() as monitor:
+        lock = client.lock("compared")
+        with lock:
+            pass
+        monitor.ask("MONITOR")
+        with lock:
+            pass
+        while len(sent) < 2:
+            words = re.findall(r'"((?:[^"\\]|\\.)*)"', monitor.await_wakeup())
+            if words[0] == "EVALSHA":
+                sent.append([word.encode().decode("unicode_escape") for word in words])
+    for words, command in zip(sent, bare_redis.commands("compared"), strict=True):
+        expected = command.decode().split("\r\n")[2::2]
+        assert [form(word) for word in words] == [form(word) for word in expected]
 
 
 def test_overlapping_holds_are_detected() -> None:

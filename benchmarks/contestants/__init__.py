@@ -41,6 +41,7 @@ CLASSES = {
     "tooz-file": "tooz_lock:ToozFile",
     "flock": "flock:Flock",
     "sqlite": "bare_sqlite:BareSqlite",
+    "memory": "ours:Memory",
 }
 
 # On a Redis; the file "url" in the folder contains its URL.
@@ -59,6 +60,7 @@ ON_REDIS = {
     "redsync": "redsync:Redsync",
     "node-redlock": "node_redlock:NodeRedlock",
     "bare-redis": "bare_redis:Bare",
+    "bare-handoff": "bare_redis:BareHandoff",
 }
 
 # With asyncio, also on a Redis.
@@ -67,6 +69,7 @@ ON_LOOP = {
     "aio-redis-py": "aio_redis_py:RedisPy",
     "coredis": "aio_coredis:Coredis",
     "aio-pottery": "aio_pottery:Pottery",
+    "bare-aio": "bare_aio:Bare",
 }
 
 # On several Redis masters; the file "url" contains their URLs, separated by commas.
@@ -128,6 +131,7 @@ TITLES = {
     "tooz-file": "tooz, file",
     "flock": "bare flock(2)",
     "sqlite": "bare SQLite, two UPDATEs",
+    "memory": "**leaselock**, in the memory of its process",
     "redis": "**leaselock**, Redis",
     "redis-py": "redis-py's Lock",
     "python-redis-lock": "python-redis-lock",
@@ -142,10 +146,12 @@ TITLES = {
     "redsync": "redsync (Go)",
     "node-redlock": "redlock (Node)",
     "bare-redis": "two bare round trips, same scripts",
+    "bare-handoff": "bare hand-off, same scripts and messages",
     "aio": "**leaselock**, asyncio",
     "aio-redis-py": "redis-py's asyncio Lock",
     "coredis": "coredis's Lock",
     "aio-pottery": "pottery's AIORedlock",
+    "bare-aio": "bare asyncio client, same scripts",
     "redlock": "**leaselock**, Redlock",
     "pottery-masters": "pottery's Redlock",
     "redlock-py-masters": "redlock-py",

@@ -1,14 +1,16 @@
-"""The lower bound for leaselock on Redis: its two scripts over a plain socket, nothing else.
+"""The lower bounds for leaselock on Redis: its scripts over a plain socket, nothing else.
 
-The commands are exactly those that leaselock sends for a free lock, packed in advance.
+The commands are those that leaselock sends, packed in advance: for a free lock (`Bare`), and for a
+lock that is handed to the next process (`BareHandoff`).
 """
 
 from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
+from uuid import UUID, uuid4
 
 import hiredis
 from testkit.servers.resp import packed
@@ -21,24 +23,26 @@ from leaselock._backends.redis.keys import (
     tombstone,
     wake_channel,
 )
-from leaselock._backends.redis.scripts import ACQUIRE, RELEASE
+from leaselock._backends.redis.scripts import ACQUIRE, RELEASE, RENEW
 
 CLIENT = "0123456789abcdef" * 2
-OWNER = "01234567-89ab-cdef-0123-456789abcdef:1"
-METADATA = '{"host": "a", "pid": 12345, "version": "0.1.0", "thread": "MainThread", "label": null}'
-MEMBER = f"{OWNER}\n{CLIENT}:1\n30000\n1795230000.123456\n{METADATA}"
+METADATA = (
+    '{"host": "a", "pid": 12345, "version": "0.1.0", "thread": "MainThread", "label": null, '
+    '"owner": "1", "process": "0123abcd:4026531836:1234567"}'
+)
 LEASE, CONFIRM, RECHECK = 30000, 3000, 3000
 TOKEN_TTL = 604_800_000
 
 
-def commands(name: str) -> tuple[bytes, bytes]:
-    """Return the packed commands of acquire and release."""
-    own = keys_of(name)
-    keys = (*own[:4], tombstone(own.lock, OWNER))
+def commands(name: str, client: str = CLIENT, queued: int = 0) -> tuple[bytes, bytes]:
+    """Return the packed commands of acquire, which may enter the queue, and release."""
+    own, owner = keys_of(name), f"{UUID(client)}:1"
+    member = f"{owner}\n{client}:1\n{LEASE}\n1795230000.123456\n{METADATA}"
+    keys = (*own[:4], tombstone(own.lock, owner))
     index = index_of(None, PREFIX)
     last = (CONFIRM, RECHECK, "PUBLISH", wake_channel(own.lock), release_channel(own.lock))
-    acquire = (OWNER, LEASE, MEMBER, 1, "hash", TOKEN_TTL, 0, "", *last)
-    release = (OWNER, "", 0, "", "hash", TOKEN_TTL, *last)
+    acquire = (owner, LEASE, member, 1, "hash", TOKEN_TTL, queued, "", *last)
+    release = (owner, "", 0, "", "hash", TOKEN_TTL, *last)
     return (
         packed("EVALSHA", ACQUIRE.sha, len(keys) + 1, *keys, index, *acquire),
         packed("EVALSHA", RELEASE.sha, len(keys), *keys, *release),
@@ -48,18 +52,24 @@ def commands(name: str) -> tuple[bytes, bytes]:
 class Bare:
     """Two round trips."""
 
+    name: ClassVar[str] = "bare"
     version: ClassVar[str] = hiredis.__version__
     reentrant: ClassVar[bool] = False
     waits: ClassVar[bool] = False
 
     def __init__(self, folder: Path) -> None:
-        url = urlsplit(Path(folder, "url").read_text())
-        self.socket = socket.create_connection((url.hostname or "", url.port or 0))
+        self.url = urlsplit(Path(folder, "url").read_text())
+        self.use_lock(self.name)
+
+    def use_lock(self, name: str) -> None:
+        """Open a connection, and use that lock."""
+        address = (self.url.hostname or "", self.url.port or 0)
+        self.socket = socket.create_connection(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for script in (ACQUIRE, RELEASE):
             load = packed("SCRIPT", "LOAD", script.text)
             assert self._request(load).startswith(b"$40")
-        self.acquire_command, self.release_command = commands("bare")
+        self.acquire_command, self.release_command = commands(name)
 
     def _request(self, command: bytes) -> bytes:
         self.socket.sendall(command)
@@ -81,3 +91,51 @@ class Bare:
     def close(self) -> None:
         """Close the connection."""
         self.socket.close()
+
+
+class BareHandoff(Bare):
+    """A process in the queue waits for the message that grants it the lock, and confirms it."""
+
+    name: ClassVar[str] = "bare hand-off"
+    waits: ClassVar[bool] = True
+
+    def use_lock(self, name: str) -> None:
+        """Open a connection, subscribe as leaselock does, and use that lock."""
+        super().use_lock(name)
+        client, lock = uuid4().hex, keys_of(name).lock
+        self.acquire_command, self.release_command = commands(name, client, queued=1)
+        owner = f"{UUID(client)}:1"
+        self.confirm_command = packed("EVALSHA", RENEW.sha, 1, lock, "hash", LEASE, owner)
+        self.channel = f"{wake_channel(lock)}{client}:1".encode()
+        self.reader = hiredis.Reader()
+        assert self._reply(packed("SCRIPT", "LOAD", RENEW.text)) == RENEW.sha.encode()
+        self._reply(packed("HELLO", 3))
+        for channel in (self.channel, wake_channel(lock), release_channel(lock)):
+            self.socket.sendall(packed("SUBSCRIBE", channel))
+            self._received()
+
+    def _reply(self, command: bytes) -> Any:
+        self.socket.sendall(command)
+        return self._received()
+
+    def _received(self) -> Any:
+        while (reply := self.reader.gets()) is False:
+            self.reader.feed(self.socket.recv(4096))
+        return reply
+
+    def acquire(self) -> None:
+        """Acquire the lock, or enter the queue and wait."""
+        self.socket.sendall(self.acquire_command)
+        # A release to nobody sends a message, too, and may come before the reply.
+        while (reply := self._received())[0] == b"message":
+            pass
+        if reply[0] != 1:
+            while self._received()[:2] != [b"message", self.channel]:
+                pass
+            assert self._reply(self.confirm_command) == [1], "the grant has ended"
+
+    def release(self) -> None:
+        """Release the lock."""
+        self.socket.sendall(self.release_command)
+        while (reply := self._received()) != 1:
+            assert reply[0] == b"message", reply

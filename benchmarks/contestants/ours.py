@@ -74,6 +74,17 @@ class Embedded(Ours):
         return f"sqlite:///{folder / 'leaselock.db'}"
 
 
+class Memory(Ours):
+    """In this process: what is left of a pair without a store."""
+
+    waits: ClassVar[bool] = False
+
+    @staticmethod
+    def url(folder: Path) -> str:
+        """Return the URL of a separate namespace."""
+        return f"memory://{folder.name}"
+
+
 class ZooKeeper(Ours):
     """In a ZooKeeper session."""
 

@@ -21,10 +21,10 @@ class Tooz:
     waits: ClassVar[bool] = True
 
     def __init__(self, folder: Path) -> None:
-        # tooz warns about its own PostgreSQL driver, and PyMySQL about the way tooz uses it.
-        warnings.filterwarnings(
-            "ignore", "PostgreSQL driver is|'(passwd|db)' is|single argument", DeprecationWarning
-        )
+        # tooz warns about its own PostgreSQL driver, PyMySQL about the way tooz uses it, and
+        # eventlet, which is imported where it is installed, about itself.
+        known = r"PostgreSQL driver is|'(passwd|db)' is|single argument|\s*Eventlet is"
+        warnings.filterwarnings("ignore", known)
         get = import_module("tooz.coordination").get_coordinator
         self.coordinator: Any = get(self.url(folder), b"bench")
         self.coordinator.start()

@@ -2,7 +2,7 @@
 
 Each task acquires and releases one of the locks in a loop; with as many locks as tasks, each has
 its own. Pairs that are not complete at the end of the time do not count. The process is then
-killed, including tasks that still wait.
+killed, including tasks that still wait. Its peak of memory counts from before the locks exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.contestants import contestant
 from benchmarks.contestants.asyncio_contestant import AsyncioContestant
-from benchmarks.workers.process import report
+from benchmarks.workers.process import memory, report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,9 +51,11 @@ async def measure(name: str, url: str, tasks: str, locks: str, seconds: str) -> 
     kind = contestant(name)
     assert issubclass(kind, AsyncioContestant)
     async with kind.opened(url) as lock_of:
-        locks_of_tasks = [lock_of(f"task {number % int(locks)}") for number in range(int(tasks))]
         await rate([lock_of(f"warm {number}") for number in range(WARM_UP)], WARM_UP_SECONDS)
-        report(await rate(locks_of_tasks, float(seconds)))
+        before = memory("VmRSS")
+        locks_of_tasks = [lock_of(f"task {number % int(locks)}") for number in range(int(tasks))]
+        measured = await rate(locks_of_tasks, float(seconds))
+        report(measured | {"peak": memory("VmHWM") - before})
 
 
 def main(name: str, folder: str, *sizes: str) -> None:

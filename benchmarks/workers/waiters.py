@@ -10,22 +10,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from pathlib import Path
 
 import leaselock
-from benchmarks.workers.process import report
+from benchmarks.workers.process import memory, report
 
 LOCK = "held"
 SHARED_LOCK, SEPARATE_LOCKS = "shared", "separate"
 # How many grants are recorded before the process ends.
 RECORDED = 50
-
-
-def memory() -> int:
-    """Return the resident memory of this process in bytes."""
-    status = Path("/proc/self/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) * 1024
 
 
 async def line_received() -> None:
@@ -53,7 +45,7 @@ class GrantRecorder:
 async def main(url: str, tasks: str, kind: str) -> None:
     """Wait, report the cost of waiting, and then the grants."""
     client, recorder = leaselock.AsyncClient(url), GrantRecorder(int(tasks))
-    bare = memory()
+    bare = memory("VmRSS")
     names = [name_of(number, kind) for number in range(int(tasks))]
     # The event loop has only weak references to its tasks.
     waiting = [asyncio.create_task(recorder.wait(client.lock(name))) for name in names]
@@ -63,7 +55,7 @@ async def main(url: str, tasks: str, kind: str) -> None:
     began, busy = time.monotonic(), time.process_time()
     await line_received()
     busy = (time.process_time() - busy) / (time.monotonic() - began)
-    report({"bare": bare, "memory": memory(), "busy": busy})
+    report({"bare": bare, "memory": memory("VmRSS"), "busy": busy})
     await recorder.complete.wait()
     report(recorder.grants)
 

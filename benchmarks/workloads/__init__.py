@@ -1,4 +1,4 @@
-"""The workloads: one module each, with a function `run` that returns tables."""
+"""The workloads: one module each, with a function `run` that returns or yields tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from benchmarks.scale import Scale
     from benchmarks.tables import Table
@@ -18,7 +18,7 @@ NAMES = (
 )
 
 
-def workload(name: str) -> Callable[[Scale], list[Table]]:
+def workload(name: str) -> Callable[[Scale], Iterable[Table]]:
     """Return the function that measures *name*."""
-    run: Callable[[Scale], list[Table]] = import_module(f"{__name__}.{name}").run
+    run: Callable[[Scale], Iterable[Table]] = import_module(f"{__name__}.{name}").run
     return run

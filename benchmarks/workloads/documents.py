@@ -54,7 +54,7 @@ NAMES = {"etcd": ON_ETCD, "dynamodb": ON_DYNAMODB}
 TITLES = {"etcd": "etcd", "dynamodb": "DynamoDBLocal"}
 
 
-def run(scale: Scale) -> list[Table]:
+def run(scale: Scale) -> Iterator[Table]:
     """Measure on etcd and on DynamoDBLocal."""
     with ExitStack() as stack:
         etcd = stack.enter_context(Etcd())
@@ -62,11 +62,11 @@ def run(scale: Scale) -> list[Table]:
         urls = {"etcd": etcd.url("bench"), "dynamodb": dynamodb.url("bench", poll="0.02")}
         with leaselock.Client(urls["dynamodb"]) as client:
             client.setup()
-        return [
-            table
-            for store, url in urls.items()
-            for table in (pair(scale, store, url), *contention(scale, store, url))
-        ] + [handoffs(scale, urls), requests(scale, urls["dynamodb"])]
+        for store, url in urls.items():
+            yield pair(scale, store, url)
+            yield from contention(scale, store, url)
+        yield handoffs(scale, urls)
+        yield requests(scale, urls["dynamodb"])
 
 
 def announce(url: str, folder: Path) -> None:

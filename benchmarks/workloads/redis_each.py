@@ -32,9 +32,13 @@ if TYPE_CHECKING:
 
     from benchmarks.scale import Scale
 
+BARE_TASKS, BARE_THREADS = "bare-aio", "bare-redis"
 # Contestants in other languages, with a thread or task for each lock.
 FOREIGN = ("redisson", "redsync", "node-redlock")
-IN_THREADS = ("redis", "redis-py", "python-redis-lock", "pottery", "portalocker-redis")
+IN_THREADS = (
+    *("redis", "redis-py", "python-redis-lock", "pottery", "portalocker-redis"),
+    BARE_THREADS,
+)
 LIMIT = "limit"
 REDIS_BENCHMARK = "redis-benchmark"
 NAMES = {
@@ -45,7 +49,16 @@ PIPELINED = 200
 SHARED = 10
 TASKS, THREADS = "tasks, a lock each", "threads, a lock each"
 TASKS_ON_FEW = f"tasks on {SHARED} locks"
-LIMIT_SHARE, OVER_REDIS_PY = 0.6, 15.0
+# The least rate of leaselock as a share of another's, for these numbers of tasks and threads.
+LEAST_SHARES = {
+    TASKS: {
+        1000: {LIMIT: 0.6, BARE_TASKS: 0.7, "node-redlock": 1.0, "redsync": 1.0},
+        10_000: {BARE_TASKS: 0.5},
+    },
+    THREADS: {8: {BARE_THREADS: 0.75}},
+}
+# Of a burst: microseconds of a pair, and the peak of memory, as a multiple of the bare client's.
+BURST, MAX_PAIR, MAX_PEAK = 10_000, 45.0, 2.0
 # More tasks are too many for libraries with a thread or a connection for each.
 MAX_PEER_TASKS = 1000
 # A window that is shorter than a few turns of all tasks counts their start, not their work.
@@ -117,22 +130,35 @@ def separate(bench: Bench, tasks: int) -> Table:
     if shutil.which(REDIS_BENCHMARK):
         measurements[REDIS_BENCHMARK] = lambda: redis_benchmark(bench.server, 20 * tasks)
     rates = bench.rounds(measurements)
-    table = table_of(TASKS, tasks, rates, LIMIT)
-    return table._replace(goals=_goals(rates) if tasks == 1000 else [])
+    goals = _goals(TASKS, tasks, rates, "aio")
+    if tasks == BURST:
+        ours, bare = (_medians(rates[name]) for name in ("aio", BARE_TASKS))
+        goals += [
+            Goal("a pair, µs", 1e6 / ours["rate"], MAX_PAIR),
+            Goal("peak memory x the bare client's", ours["peak"] / bare["peak"], MAX_PEAK),
+        ]
+    return table_of(TASKS, tasks, rates, LIMIT)._replace(goals=goals)
 
 
 def _of_size(names: Sequence[str], tasks: int) -> list[str]:
-    ours = ("aio", "aio-redis-py", "node-redlock")
-    return [name for name in names if tasks <= MAX_PEER_TASKS or name in ours]
+    many = ("aio", "aio-redis-py", "node-redlock", BARE_TASKS)
+    return [name for name in names if tasks <= MAX_PEER_TASKS or name in many]
 
 
-def _goals(rates: Rates) -> list[Goal]:
-    ours = [one["rate"] for one in rates["aio"]]
-    others = {LIMIT: 1 / LIMIT_SHARE, "aio-redis-py": 1 / OVER_REDIS_PY}
+def _goals(kind: str, size: int, rates: Rates, name: str) -> list[Goal]:
+    shares = LEAST_SHARES[kind].get(size, {})
+    ours = [one["rate"] for one in rates[name]]
     return [
-        Goal(f"{_title(name)} / ours", ratio([r["rate"] for r in rates[name]], ours).median, most)
-        for name, most in others.items()
+        Goal(
+            f"{_title(n)} / ours", ratio([one["rate"] for one in rates[n]], ours).median, 1 / share
+        )
+        for n, share in shares.items()
+        if n in rates
     ]
+
+
+def _medians(mine: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {key: spread([one[key] for one in mine]).median for key in mine[0]}
 
 
 def shared(bench: Bench, tasks: int) -> Table:
@@ -140,6 +166,7 @@ def shared(bench: Bench, tasks: int) -> Table:
     measurements: dict[str, Callable[[], dict[str, float]]] = {
         name: lambda name=name: bench.tasks(name, tasks, SHARED)  # type: ignore[misc]
         for name in _of_size(present(ON_LOOP), tasks)
+        if name != BARE_TASKS
     }
     return table_of(TASKS_ON_FEW, tasks, bench.rounds(measurements), "aio-redis-py")
 
@@ -152,7 +179,9 @@ def threads(bench: Bench, count: int) -> Table:
     }
     for name in present(FOREIGN):
         measurements[name] = lambda name=name: bench.foreign(name, count)  # type: ignore[misc]
-    return table_of(THREADS, count, bench.rounds(measurements), "redis-py")
+    rates = bench.rounds(measurements)
+    goals = _goals(THREADS, count, rates, "redis")
+    return table_of(THREADS, count, rates, "redis-py")._replace(goals=goals)
 
 
 def growth(tables: Sequence[Table]) -> Table:
@@ -229,12 +258,18 @@ def table_of(kind: str, size: int, rates: Rates, reference: str) -> Table:
     """Return the table of the rates, and their ratios to the reference."""
     reference = reference if reference in rates else next(iter(rates))
     base = [one["rate"] for one in rates[reference]]
+    with_peak = any("peak" in one for mine in rates.values() for one in mine)
     rows, data = [], {}
     for name, mine in rates.items():
         rate, cpu = (spread([one[key] for one in mine]) for key in ("rate", "cpu"))
         against = ratio([one["rate"] for one in mine], base)
         row = [against.show(digits=3), rate.show(digits=0), cpu.show(1e6, 1)]
-        rows.append([_title(name), *row])
-        data[name] = {"ratio": against._asdict(), "rate": rate._asdict(), "cpu": cpu._asdict()}
+        figures = {"ratio": against, "rate": rate, "cpu": cpu}
+        if "peak" in mine[0]:
+            figures["peak"] = spread([one["peak"] for one in mine])
+        peak = [f"{figures['peak'].median / size / 1e3:.1f}" if "peak" in figures else ""]
+        rows.append([_title(name), *row, *peak[: int(with_peak)]])
+        data[name] = {key: value._asdict() for key, value in figures.items()}
     head = ["contestant", f"x {reference}", "pairs/s", "client CPU, µs"]
+    head += ["peak memory, KB a task"][: int(with_peak)]
     return Table(f"Redis, {size} {kind}", head, rows, {"rates": data, "size": size, "kind": kind})
