@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 ALIVE, DEAD, SLOW = "all alive", "one dead", "one slow"
 STATES = (ALIVE, DEAD, SLOW)
 DELAY = 0.025
-ROUNDS = 5
+# A sample of a few pairs says little: requests to several masters wait for several threads.
+ROUNDS, LONGER = 7, 5
 # Contestants that take longer for one pair are measured only once.
 SLOW_PAIR = 0.3
 MAX_DEAD = 1.2
@@ -96,7 +97,7 @@ class Lock:
         self.lock = stack.enter_context(closing(contestant(variant.name)(folder)))
         pairs(self.lock, 1)
         self.first = pairs(self.lock, 1).wall
-        self.count = max(1, round(scale.sample_seconds / self.first))
+        self.count = max(1, round(LONGER * scale.sample_seconds / self.first))
 
     def sample(self) -> float:
         """Return the seconds of a pair."""

@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 
 MAX_IMPORT, MAX_RUN = 15.0, 60.0
 BARE = "python -c pass"
+FLOOR = "python, the same standard modules, true"
 IMPORT = "import leaselock"
 CLIENT = "import leaselock; leaselock.Client"
 RUN = "leaselock run x -- true"
 TRUE = "true"
 
+# What the command imports of the standard library.
+MODULES = (
+    "argparse, contextlib, ctypes, datetime, queue, select, signal, sqlite3, threading, typing"
+)
 PYTHON = {
     BARE: "pass",
+    FLOOR: f"import {MODULES}, os, shutil\n"
+    "os.waitpid(os.posix_spawn(shutil.which('true') or '/bin/true', ['true'], os.environ), 0)",
     IMPORT: IMPORT,
     CLIENT: CLIENT,
     "one lock acquired and released": "import leaselock\n"

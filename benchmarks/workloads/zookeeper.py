@@ -26,8 +26,11 @@ from benchmarks.tables import Goal, Table
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
 
-KAZOO = "kazoo"
-MAX_PAIR, MAX_HANDOFF = 0.65, 1.2
+KAZOO, BARE = "kazoo", "bare-zookeeper"
+ONE = "one server"
+# Of a pair, x kazoo's lock; through a follower its bare requests alone take 0.7 x kazoo's lock, so
+# the goal is there x those.
+MAX_PAIR, MAX_OVER_BARE, MAX_HANDOFF = 0.65, 1.1, 1.2
 HANDOFFS = 40
 
 
@@ -41,7 +44,7 @@ def on_servers(scale: Scale, count: int) -> list[Table]:
     with Ensemble(count) as ensemble:
         asked = (ensemble.followers() or ensemble.servers)[0]
         hosts = f"{HOST}:{asked.port}"
-        where = "one server" if count == 1 else f"a follower of {count}"
+        where = ONE if count == 1 else f"a follower of {count}"
         setup = SampleSetup(partial(announce, hosts), counter=partial(packets, ensemble))
         return [pair(scale, setup, where), handoff(scale, hosts, where)]
 
@@ -59,8 +62,12 @@ def announce(hosts: str, folder: Path) -> None:
 def pair(scale: Scale, setup: SampleSetup, where: str) -> Table:
     """Measure a free lock with one thread."""
     samples = sample_contestants(ON_ZOOKEEPER, scale, setup)
-    goals = ratio_goal(samples, "a pair x kazoo's", "zookeeper", KAZOO, MAX_PAIR)
-    bare = ratios(samples, KAZOO)["bare-zookeeper"].median
+    if where == ONE:
+        goals = ratio_goal(samples, "a pair x kazoo's", "zookeeper", KAZOO, MAX_PAIR)
+    else:
+        text = "a pair x its bare requests"
+        goals = ratio_goal(samples, text, "zookeeper", BARE, MAX_OVER_BARE)
+    bare = ratios(samples, KAZOO)[BARE].median
     title = f"ZooKeeper, {where}, pair: acquire and release a free lock, one thread"
     note = f"the bare requests of the recipe, by kazoo's client, take {bare:.2f} x kazoo's lock"
     return table_of(title, samples, KAZOO)._replace(goals=goals, notes=[note])
