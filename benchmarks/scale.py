@@ -1,4 +1,4 @@
-"""The sizes of a run: a full run takes about half an hour, a quick one far less."""
+"""The sizes of a run: a full run takes three quarters of an hour, a quick one far less."""
 
 from __future__ import annotations
 
