@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from leaselock._core.maintenance import FEWEST_CLIENTS, clients_finding, tls_finding
+import pytest
+
+from leaselock._core.maintenance import FEWEST_CLIENTS, clients_finding, space_finding, tls_finding
 
 
 def test_tls_counts_if_it_was_requested() -> None:
@@ -21,3 +23,16 @@ def test_room_for_few_clients_is_a_warning() -> None:
     assert "4 clients of 10 connections each fit: 100 at most" in crowded.what
     assert "1 client of 10" in clients_finding("r:1", "", 19, 10, "x").what
     assert "0 clients of 10" in clients_finding("r:1", "", -3, 10, "x").what
+
+
+@pytest.mark.parametrize(
+    ("free", "level", "what"),
+    [
+        (900, "fail", "900 KiB are free on the disk"),
+        (1500, "warn", "1500 KiB are free on the disk"),
+        (2048, "ok", "2 MiB are free on the disk"),
+    ],
+)
+def test_a_disk_fills(free: int, level: str, what: str) -> None:
+    found = space_finding("the disk", free * 1024, low=2 * 2**20, least=2**20)
+    assert (found.level, found.what) == (level, what)

@@ -249,8 +249,8 @@ class Acquisition(Retry, ShortOperation[T]):
         in_flight, self.in_flight = self.in_flight, None
         self.backend.forget(self.claim)
         self.mutex.waiting.discard(self)
-        if in_flight is not None:
-            in_flight.exit()
+        assert in_flight is not None
+        in_flight.exit()
 
     def _begin_hold(self, grant: Grant, valid_until: float) -> Hold:
         options = self.options

@@ -453,8 +453,8 @@ class Release(ShortOperation[None]):
 
     def _leave(self) -> None:
         in_flight, self.in_flight = self.in_flight, None
-        if in_flight is not None:
-            in_flight.exit()
+        assert in_flight is not None
+        in_flight.exit()
 
     async def complete(self, error: BaseException | None) -> None:
         """Release the hold whatever it takes."""

@@ -78,9 +78,9 @@ class SessionLeases(Backend):
 
     # --- a subclass implements these
 
+    @abc.abstractmethod
     async def work(self) -> float:
         """Do what is due besides the leases, and return when something is due again."""
-        return FOREVER
 
     @abc.abstractmethod
     async def await_events(self, until: float) -> None:
