@@ -113,7 +113,7 @@ def no_owner() -> None:
 class Hold:
     """What a client knows of one grant."""
 
-    # What most holds do not change is an attribute of the class: that costs them nothing.
+    # What most holds do not change is an attribute of the class: 2 % of a pair, with all of them.
     state = State.FREE
     reason = ""
     reported = False

@@ -165,6 +165,7 @@ class HoldRegistry:
         holds = None
         if self.deadlock_timeout is not None and not owned_by_lock:
             holds = owner.held()
+        # It is kept: to make it each time takes 11 % of a pair.
         key = label, holds is None
         if note or owned_by_lock or holds or not metadata or known != key:
             host, pid = env.host_and_pid()
