@@ -313,7 +313,7 @@ class Aio(Driver):
         except Exception as error:
             if not effect.reported:
                 raise
-            _report(error, "a callback for a lost lease failed")
+            _report(error, "a callback or a listener of a lock client failed")
             return None
 
     async def end(self, operation: Operation[None]) -> None:

@@ -43,7 +43,7 @@ STEP, STEP_OF_SLOT = 100, 10
 # The most scripts with which a listing removes names: in a cluster, each is for one slot.
 MOST_REPAIRED = 100
 # A release or a listing is done before the index is repaired, so that may not take long: a replica
-# refuses it for as long as it is asked, and so does a master that is being replaced.
+# refuses it each time, and so does a master that is being replaced.
 REPAIR_WITHIN = 0.5
 # A client that lists again looks at up to 5 pages of keys, once in a second.
 WALK_PAGES, WALK_INTERVAL = 5, 1.0
