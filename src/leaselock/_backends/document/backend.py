@@ -196,11 +196,9 @@ class DocumentBackend(QueueBackend):
         since: float = FOREVER,
         urgent: bool = False,
         shown: bool = False,
-        outrun: T | None = None,
     ) -> T:
         """Carry out *work* on the document. What was seen after *since* is new enough to answer
-        without a write. To write, everything is: the store compares. If others change it until the
-        time is over, the answer is *outrun*; NotApplied without one.
+        without a write. To write, everything is: the store compares.
         """
         view = self.views.get(name)
         found = None if view is None else view.found
@@ -223,8 +221,6 @@ class DocumentBackend(QueueBackend):
                 return result
             conflicts, fresh = conflicts + 1, True
             if self.now() >= until:
-                if outrun is not None:
-                    return outrun
                 raise NotApplied(f"other clients change the lock {name!r} all the time")
             if conflicts > 1:
                 pause = self.trip * self.random() * 2.0 ** min(conflicts - 1, 5)
@@ -453,16 +449,14 @@ class DocumentBackend(QueueBackend):
             position, roll_call = row.position(claim.id), row.roll_call(claim.id)
             return reply
 
-        # One that waits and could not enter the queue yet goes on: the store does answer.
-        outrun: Any = Busy(None, 0.0, ()) if request.wait else None
         await self._take_turn(claim.name, until)
         try:
             reply = await self._apply(
-                claim.name, claim.client, work, until, asker=claim.id, since=since, outrun=outrun
+                claim.name, claim.client, work, until, asker=claim.id, since=since
             )
         finally:
             self._pass_turn(claim.name)
-        if isinstance(reply, Busy) and request.wait and reply is not outrun:
+        if isinstance(reply, Busy) and request.wait:
             self.answered[claim.id] = self.now()
             again = min(reply.retry_after, max(0.0, roll_call))
             reply = reply._replace(retry_after=self._look_again(claim.name, position, again))
