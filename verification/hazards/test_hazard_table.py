@@ -123,7 +123,7 @@ def test_unknown_hazards_methods_and_stores_are_rejected() -> None:
 def test_minimum_numbers_of_hazards_and_methods() -> None:
     assert len(HAZARDS) >= 13
     assert len(METHODS) >= 12
-    assert sum(method.default for method in METHODS.values()) == 7
+    assert sum(method.default for method in METHODS.values()) == 8
 
 
 def test_page_is_complete_and_no_default_failed() -> None:
