@@ -28,6 +28,8 @@ STORE = Store(
     protocols=("queue",),
     notifies=False,
     notifies_holder=False,
+    # A hundred that poll ask faster than it answers, and delay the release.
+    max_waiters=20,
     sharing=True,
     updates=True,
     permits=True,
