@@ -251,9 +251,11 @@ def test_an_acquire_that_others_outrun_all_the_time_ends(monkeypatch: pytest.Mon
         return Conflict(None)
 
     monkeypatch.setattr(Memory, "put", outrun)
-    with leaselock.Client("documents://r", op_timeout=0.1) as client:
-        with pytest.raises(leaselock.NotApplied, match="change the lock 'a' all the time"):
-            client.lock("a").try_acquire()
+    with (
+        leaselock.Client("documents://r", op_timeout=0.1) as client,
+        pytest.raises(leaselock.NotApplied, match="change the lock 'a' all the time"),
+    ):
+        client.lock("a").try_acquire()
 
 
 def test_an_acquire_that_was_outrun_for_long_hurries() -> None:
