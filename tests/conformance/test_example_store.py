@@ -28,8 +28,8 @@ STORE = Store(
     protocols=("queue",),
     notifies=False,
     notifies_holder=False,
-    # A hundred that poll ask faster than it answers, and delay the release.
-    max_waiters=20,
+    # Each that asks again reads the whole file of its lock, with all others in it.
+    max_waiters=100,
     sharing=True,
     updates=True,
     permits=True,
