@@ -4,13 +4,16 @@ two steps, when another thread can run.
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_service import Fixture, Refusing, mutex_of
 
+from leaselock._core import hold_registry
 from leaselock._core.backend import Acquire, Release
 from leaselock._core.effects import Call, Sleep
+from leaselock._core.hold_registry import HoldReference
 from leaselock._core.short_operation import UNFINISHED, ShortOperation
 
 if TYPE_CHECKING:
@@ -97,6 +100,31 @@ def test_a_grant_whose_lease_was_never_made_is_released(monkeypatch: pytest.Monk
         fixture.do(machine, operation)
     assert kinds(fixture) == [Acquire, Release]
     assert not service.contexts[None].registry.pending_releases
+
+
+def test_a_hold_that_is_interrupted_as_it_begins_does_not_stop_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Interrupted before its reference knows whose it is."""
+    fixture = Fixture()
+    machine, service = client_of(fixture)
+    mutex = mutex_of(service)
+    kept: list[object] = []
+
+    class Interrupted(HoldReference):
+        def __setattr__(self, name: str, value: object) -> None:
+            kept.append(self)
+            raise Interruption
+
+    monkeypatch.setattr(hold_registry, "HoldReference", Interrupted)
+    with pytest.raises(Interruption):
+        fixture.do(machine, mutex.acquire(None))
+    monkeypatch.undo()
+    gc.collect()
+    assert service.contexts[None].registry.dropped == kept
+    lease = fixture.do(machine, mutex.acquire(None), 0.5)
+    fixture.do(machine, lease.release(), 0.5)
+    assert kinds(fixture) == [Acquire, Release, Acquire, Release]
 
 
 def test_a_release_that_is_interrupted_before_its_request_takes_effect(

@@ -246,14 +246,17 @@ class HoldRegistry:
             hold.max_valid_until = validity.lease_end(self.backend.capabilities, begin, longest)
         if self.dropped:
             self._remove_dropped()
-        reference = self.holds[claim.id] = HoldReference(hold, self.dropped.append)
-        reference.claim = claim
         if owner is None:
             hold.owned = False
         else:
             hold.owner = owner.reference
-            owner.holds[_key(claim)] = reference
+        # Complete before it is in a table: a signal may interrupt this thread at any line.
+        reference = HoldReference(hold, self.dropped.append)
+        reference.claim = claim
         reference.owner = hold.owner
+        self.holds[claim.id] = reference
+        if owner is not None:
+            owner.holds[_key(claim)] = reference
         self.schedule(hold, sent_at, lasts)
         return hold
 
@@ -293,7 +296,9 @@ class HoldRegistry:
         """Remove the entries of the holds that were dropped, and not released."""
         while self.dropped:
             reference: HoldReference = self.dropped.pop()
-            self._remove_entries(reference.claim, reference.owner(), None)
+            # One that was interrupted before it was complete is in no table.
+            if hasattr(reference, "owner"):
+                self._remove_entries(reference.claim, reference.owner(), None)
 
     def _remove_entries(self, claim: Claim, owner: Owner | None, hold: Hold | None) -> None:
         known = self.holds.get(claim.id)
