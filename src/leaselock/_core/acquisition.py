@@ -203,9 +203,7 @@ class Acquisition(Retry, ShortOperation[T]):
             return UNFINISHED
         self.claim = claim = self.mutex.claim(owner, self.permits)
         self._enter()
-        now, op_timeout = self.began, self.op_timeout
-        self.sent_at = self.first_asked = now
-        until = timing.try_until(now, timing.answer_by(now, self.deadline, op_timeout), op_timeout)
+        until = self._next_request()
         call = self.call = self.backend.begin_acquire(claim, wait=self.wait, until=until)
         self.placed = call is not None
         return call or UNFINISHED
@@ -337,8 +335,6 @@ class Acquisition(Retry, ShortOperation[T]):
                 failure = self._undone(failure)
             if failure is None and reply is None:
                 until = await self._first_request()
-            else:
-                self._set_limit(self.began)
             while True:
                 self.placed, self.reply = True, None
                 try:

@@ -18,14 +18,14 @@ class Living(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._found: WeakValueDictionary[int, T] = WeakValueDictionary()
+        self._references: WeakValueDictionary[int, T] = WeakValueDictionary()
 
     def add(self, one: T) -> None:
         """Add one that lives, until it does not."""
-        self._found[id(one)] = one
+        self._references[id(one)] = one
 
     def __iter__(self) -> Iterator[T]:
-        return iter([one for ref in self._found.valuerefs() if (one := ref()) is not None])
+        return iter([one for ref in self._references.valuerefs() if (one := ref()) is not None])
 
 
 class Lifecycle:

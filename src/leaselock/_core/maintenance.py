@@ -12,8 +12,8 @@ FREE_SOME = "locking needs disk space: free some"
 
 
 def half_way(now: float, until: float) -> float:
-    """When a step of a garbage collection begins nothing more, so that what it has begun is
-    answered before its deadline.
+    """When half of the time of a request is over: a step of a garbage collection begins nothing
+    more, so that what it has begun is answered before its deadline.
     """
     return now + (until - now) / 2
 

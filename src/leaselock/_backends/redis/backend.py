@@ -63,12 +63,8 @@ class RedisBackend(Backend):
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. A waiter listens before it enters the queue, so it misses no message (E1)."""
-        try:
+        with PUBLIC_ERRORS:
             return await self.locks.acquire(claim, wait, until)
-        except LimitMismatch:
-            raise  # a ValueError, too
-        except PRIVATE as error:
-            raise public_error(error) from error
 
     def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
         """Wait for a message, or until it is time to poll."""
@@ -85,10 +81,8 @@ class RedisBackend(Backend):
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release, or leave the queue."""
-        try:
+        with PUBLIC_ERRORS:
             return (await self.locks.release(claim, tombstone, until)).was == "held"
-        except PRIVATE as error:
-            raise public_error(error) from error
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
@@ -177,7 +171,7 @@ class ScriptedBackend(RedisBackend):
         self, claim: Claim, call: Call[Any], reply: Any, *, wait: bool
     ) -> Grant | Busy | None:
         """Its reply."""
-        try:
+        try:  # what PUBLIC_ERRORS does, without its two calls
             return self.scripted.finish_acquire(claim, call, reply, wait)
         except LimitMismatch:
             raise

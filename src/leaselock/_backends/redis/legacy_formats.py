@@ -16,7 +16,7 @@ from leaselock._backends.redis import keys as names
 from leaselock._backends.redis.executor import UNREADABLE
 from leaselock._backends.redis.index import ActiveIndex
 from leaselock._backends.redis.keys import owner_of
-from leaselock._backends.redis.messages import PUBLIC_ERRORS, NotALock
+from leaselock._backends.redis.messages import NotALock
 from leaselock._backends.redis.records import held_of, is_record
 from leaselock._core.backend import (
     Broken,
@@ -368,20 +368,19 @@ class LegacyLock:
 
     async def acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
         """Try once; waiters poll."""
-        with PUBLIC_ERRORS:
-            request = self._request(claim.name, until)
-            if await self.form.take(request, claim):
-                write = self._record(request, claim)
-                listed = (
-                    "ZADD",
-                    self.index.of(request.lock),
-                    round(claim.since * 1e6),
-                    request.lock,
-                )
-                counter, *_ = await request.send(("INCR", request.token), write, listed)
-                return Grant(int(counter), ())
-            held = await self._held(request)
-            return Busy(held, POLL, ())
+        request = self._request(claim.name, until)
+        if await self.form.take(request, claim):
+            write = self._record(request, claim)
+            listed = (
+                "ZADD",
+                self.index.of(request.lock),
+                round(claim.since * 1e6),
+                request.lock,
+            )
+            counter, *_ = await request.send(("INCR", request.token), write, listed)
+            return Grant(int(counter), ())
+        held = await self._held(request)
+        return Busy(held, POLL, ())
 
     def _record(self, request: Request, claim: Claim, lifetime: Lifetime = "either") -> Command:
         # Without the token: that is the counter as long as the hold lasts.
