@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 LONG, TIMEOUT = 60.0, 20.0
 # Opening a connection takes fewer iterations of the loop.
 LAST = 30
-FEW = [word for word in additional("the [legacy formats](redis-formats.md)") if word != "+watch"]
+LEGACY = additional("the [legacy formats](redis-formats.md)")
 USERS = (
     "user default on nopass ~* &* +@all",
     "user stays on >pw ~* &* +@all -unsubscribe",
-    user("unwatching", "pw", "~*", more=FEW),
+    user("unscripted", "pw", "~*", more=(*LEGACY, "-@scripting")),
 )
 
 
@@ -267,15 +267,15 @@ def connections(port: int) -> int:
 
 @pytest.mark.timing
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
-def test_without_permission_to_watch_nothing_is_deleted(server: Redis) -> None:
+def test_without_permission_to_run_scripts_nothing_is_deleted(server: Redis) -> None:
     """A refused request changes nothing."""
-    url = f"redis://unwatching:pw@{HOST}:{server.port}?protocol=setnx-expire"
+    url = f"redis://unscripted:pw@{HOST}:{server.port}?protocol=setnx-expire"
     with leaselock.Client(url) as client:
         lease = client.lock("a", lease=LONG).acquire(timeout=0)
         with pytest.raises(leaselock.LeaseLost) as raised:
             lease.release()
         assert isinstance(raised.value.__cause__, NotApplied)
-        assert "watch" in str(raised.value.__cause__)
+        assert "evalsha" in str(raised.value.__cause__)
         assert server.ask("EXISTS", "lock:a") == 1
     server.ask("FLUSHALL")
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 HERE = Address("nowhere", 6379)
 RIVAL = claim_of("9" * 32, "a", 1, 30.0)
 REFUSED = Exception("NOPERM")
-GETSET, INCR = "getset", "incr"
+EXPIRE, GETSET, INCR = "setnx-expire", "getset", "incr"
 
 
 def mine(serial: int) -> Claim:
@@ -263,35 +263,6 @@ def test_parts_that_all_servers_refuse_are_an_error() -> None:
         fixture.runner.run(fixture.store.executor.each([("a", refused)]))
 
 
-def guarded(answers: list[list[Any]]) -> bool:
-    """Delete a key if it has the value, on a server that gives these replies."""
-    runner = Runner("redis://nowhere", lambda address, message: answers.pop(0))
-    found: bool = runner.run(runner.store.executor.guarded("k", b"v", (("DEL", "k"),), 0.0))
-    assert not runner.store.pool.connections or not answers
-    return found
-
-
-def test_a_change_that_meets_another_one_is_repeated() -> None:
-    again, done = [b"OK", b"QUEUED", None], [b"OK", b"QUEUED", [1]]
-    assert guarded([[b"OK", b"v"], again, [b"OK", b"v"], done])
-    assert not guarded([[b"OK", b"other"], [b"OK"]])
-
-
-def test_a_change_that_is_refused_is_an_error() -> None:
-    with pytest.raises(NotApplied, match="NOPERM"):
-        guarded([[b"OK", b"v"], [b"OK", REFUSED, REFUSED]])
-
-
-def test_a_change_without_a_reply_costs_the_connection() -> None:
-    def silent(address: Address, message: Send) -> list[Any]:
-        raise OutcomeUnknown("no answer")
-
-    runner = Runner("redis://nowhere", silent)
-    with pytest.raises(OutcomeUnknown):
-        runner.run(runner.store.executor.guarded("k", b"v", (), 0.0))
-    assert not runner.store.pool.connections
-
-
 def test_a_lock_that_changes_hands_while_it_is_broken_is_not_broken() -> None:
     fixture = Fixture()
     fixture.ask(Acquire(mine(1), False))
@@ -358,7 +329,7 @@ def test_a_repeated_request_is_granted_again(form: str) -> None:
     fixture.backend.after_fork()
 
 
-@pytest.mark.parametrize("form", [GETSET, INCR, "setnx"])
+@pytest.mark.parametrize("form", [GETSET, INCR, "setnx", EXPIRE])
 def test_a_hold_is_renewed_until_another_program_ends_it(form: str) -> None:
     fixture = Fixture(form)
     fixture.ask(Acquire(mine(1), False))
@@ -367,6 +338,29 @@ def test_a_hold_is_renewed_until_another_program_ends_it(form: str) -> None:
     fixture.line.do(("DEL", "lock:a"))
     assert fixture.ask(Renew((mine(1),))) == (False,)
     assert not fixture.ask(SetLifetime(mine(1), "lease")).held
+
+
+def test_a_lock_that_another_client_took_is_neither_extended_nor_deleted() -> None:
+    """The owner is compared in the same script."""
+    fixture = Fixture(EXPIRE)
+    fixture.ask(Acquire(mine(1), False))
+    fixture.line.do(("SET", "lock:a", owner_of(RIVAL.id), "PX", 1000))
+    assert fixture.ask(Renew((mine(1),))) == (False,)
+    assert fixture.ask(Release(mine(1), False)).was == "absent"
+    assert fixture.line.do(("PTTL", "lock:a")) == 1000
+
+
+def test_a_request_that_is_repeated_does_the_same_once() -> None:
+    fixture = Fixture(EXPIRE)
+    fixture.ask(Acquire(mine(1), False))
+    for _ in range(2):
+        assert fixture.ask(Renew((mine(1)._replace(lease=90.5),))) == (True,)
+        assert fixture.line.do(("TTL", "lock:a")) == 91
+    lose_reply(fixture, b"EVALSHA", carried_out=True)
+    with pytest.raises(OutcomeUnknown):
+        fixture.ask(Release(mine(1), False))
+    assert fixture.ask(Release(mine(1), False)).was == "absent"
+    assert fixture.line.do(("EXISTS", "lock:a", "leaselock:holder:{lock:a}")) == 0
 
 
 def test_a_time_that_has_passed_is_no_hold() -> None:

@@ -125,35 +125,6 @@ def test_no_key_of_a_lock_is_a_key_of_another(empty: Redis, prefix: str) -> None
             assert found.token > lease.token
 
 
-@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
-def test_a_release_by_transaction_ends_despite_constant_interference(empty: Redis) -> None:
-    """An older format releases with WATCH and MULTI, and the key changes meanwhile (hazard G18)."""
-    over = threading.Event()
-
-    def wake_all() -> None:
-        with empty.wire() as wire:
-            while not over.is_set():
-                wire.ask("PEXPIRE", "lock:a", 60_000)
-
-    with leaselock.Client(empty.url, op_timeout=0.5) as client:
-        lock = client.lock("a", lease=LONG, protocol="setnx-expire")
-        lease = lock.acquire()
-        assert lease is not None
-        threads = [threading.Thread(target=wake_all) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        began = time.monotonic()
-        try:
-            lease.release()
-        except leaselock.LeaseLost:
-            assert time.monotonic() - began < TIMEOUT
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
-        lock.acquire(timeout=TIMEOUT)
-
-
 def test_a_live_master_that_sentinels_no_longer_name_is_abandoned(tmp_path: Path) -> None:
     """The old server remains a master, separated from the sentinels (hazards D9, G12)."""
     with Redis() as old, Redis() as new:

@@ -26,6 +26,7 @@ from leaselock._backends.redis.scripts import (
     COLLECT,
     CONVERT,
     FORGET_IDLE,
+    IF_OWNER,
     INSPECT,
     RAISE_TOKEN,
     RELEASE,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = (
     *(ACQUIRE, BREAK_LOCK, COLLECT, INSPECT, RAISE_TOKEN, RELEASE, RENEW, SET_LIFETIME),
-    *(ACQUIRE_SHARED, RELEASE_SHARED, CONVERT, RESIZE, FORGET_IDLE),
+    *(ACQUIRE_SHARED, RELEASE_SHARED, CONVERT, RESIZE, FORGET_IDLE, IF_OWNER),
 )
 # A script whose clock is given by its last two arguments: a script may write what is left of a key.
 GIVEN = """local given, server = {ARGV[#ARGV - 1], ARGV[#ARGV]}, redis

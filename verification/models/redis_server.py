@@ -42,8 +42,6 @@ class Connection:
     def __init__(self, server: Server, push: Callable[[bytes, bytes], None]) -> None:
         self.server = server
         self.push = push
-        self.watched: dict[bytes, int] = {}
-        self.queued: list[tuple[bytes, ...]] | None = None
         # Whether the keys of the next command are tracked.
         self.caching = False
 
@@ -51,11 +49,6 @@ class Connection:
         """Execute a command; an error is returned as a reply."""
         words = tuple(map(_bytes, command))
         verb = words[0].upper()
-        if self.queued is not None and verb != b"EXEC":
-            self.queued.append(words)
-            return b"QUEUED"
-        if verb in (b"WATCH", b"UNWATCH", b"MULTI", b"EXEC"):
-            return self._transaction(verb, words[1:])
         if verb == b"CLIENT":
             self.caching = words[1].upper() == b"CACHING"
             return b"OK"
@@ -68,28 +61,6 @@ class Connection:
         finally:
             self.caching = False
             self.server.record_changes()
-
-    def _transaction(self, verb: bytes, keys: Sequence[bytes]) -> Reply | ErrorReply:
-        versions, queued = self.server.versions, self.queued
-        if verb == b"WATCH":
-            self.watched = {key: versions.get(key, 0) for key in keys} | self.watched
-        elif verb == b"MULTI":
-            self.queued = []
-        else:
-            watched, self.watched, self.queued = self.watched, {}, None
-            if verb == b"EXEC":
-                return self._execute(watched, queued or [])
-        return b"OK"
-
-    def _execute(
-        self, watched: dict[bytes, int], queued: list[tuple[bytes, ...]]
-    ) -> Reply | ErrorReply:
-        for key in watched:
-            self.server.data.find(key)  # an expired key counts as written
-        self.server.record_changes()
-        if any(self.server.versions.get(key, 0) != seen for key, seen in watched.items()):
-            return None
-        return [self.do(words) for words in queued]  # type: ignore[misc]
 
     def subscribe(self, channel: str) -> None:
         """Subscribe."""
@@ -114,7 +85,6 @@ class Server:
         self.micros = micros
         self.replicas = replicas
         self.data = Data(micros)
-        self.versions: dict[bytes, int] = {}
         self.changes: list[Change] = []
         self.begin()
 
@@ -143,12 +113,9 @@ class Server:
             self.tracked.setdefault(key, {})[connection] = None
 
     def record_changes(self) -> None:
-        """Record the changes of a command, invalidate the WATCHes on its keys, and notify those
-        who track them.
-        """
+        """Record the changes of a command, and notify those who track its keys."""
         data = self.data
         for key in sorted(data.touched):
-            self.versions[key] = self.versions.get(key, 0) + 1
             value = data.values.get(key)
             self.changes.append(Change(self.micros(), key, value, data.ends.get(key)))
             for connection in self.tracked.pop(key, ()):

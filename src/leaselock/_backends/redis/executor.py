@@ -23,7 +23,7 @@ from leaselock._backends.redis.messages import (
     Unreachable,
 )
 from leaselock._core.backend import Unreadable
-from leaselock._core.effects import Call, Signal, Sleep, Wait
+from leaselock._core.effects import Signal, Sleep, Wait
 from leaselock._core.timing import pause
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
@@ -245,59 +245,6 @@ class Executor:
         if problem is not None and not answers:
             raise problem
         return [answers.get(index) for index in range(len(parts))]
-
-    async def guarded(
-        self, key: str, value: bytes, commands: Sequence[Command], until: float
-    ) -> bool:
-        """Carry out commands if *key* is *value*, and stays so meanwhile; says whether it was."""
-        send = partial(self._transaction, value, commands)
-        while True:
-            look = (("WATCH", key), ("GET", key))
-            _, found, done = await self.ask(key, look, until, send=send)
-            for reply in (found, done):
-                if isinstance(reply, Exception):
-                    raise NotApplied(f"{key!r}: {reply}")
-            if found != value or done is not None:
-                return bool(found == value)
-
-    async def _transaction(
-        self,
-        value: bytes,
-        commands: Sequence[Command],
-        address: Address,
-        look: Sequence[Command],
-        until: float,
-    ) -> list[Any]:
-        """Send *look*; if its last reply is *value*, the commands in a transaction as well.
-
-        Returns the replies to *look*, and that to EXEC: None if the key was written meanwhile.
-        """
-        connection, until = await self.pool.get(address, until)
-        try:
-            # WATCH counts for the whole connection, until the next transaction on it.
-            limit = connection.transactions
-            slot = limit.enter_now() or await limit.enter(until)
-            if slot is None:
-                raise Unreachable("another transaction takes too long")
-            try:
-                found: list[Any] = await Call(
-                    connection, SendInTime(packed(look), len(look), ()), until
-                )
-                met = not any(isinstance(reply, Exception) for reply in found)
-                if met and found[-1] == value:
-                    last = (("MULTI",), *commands, ("EXEC",))
-                else:
-                    last = (("UNWATCH",),)
-                done: list[Any] = await Call(
-                    connection, SendInTime(packed(last), len(last), ()), until
-                )
-            finally:
-                limit.leave(slot)
-        except BaseException:
-            self.pool.drop(connection)
-            raise
-        self.pool.put(connection)
-        return [*found, done[-1] if len(last) > 1 else None]
 
     def _redirected(self, code: str, rest: str, asked: Address) -> Address | None:
         """Follow a redirection; the server to ask once, for ASK."""

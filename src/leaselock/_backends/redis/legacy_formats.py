@@ -18,6 +18,7 @@ from leaselock._backends.redis.index import ActiveIndex
 from leaselock._backends.redis.keys import owner_of
 from leaselock._backends.redis.messages import NotALock
 from leaselock._backends.redis.records import held_of, is_record
+from leaselock._backends.redis.scripts import IF_OWNER
 from leaselock._core.backend import (
     Broken,
     Busy,
@@ -89,11 +90,12 @@ class Request:
             return value, b""
         return value, record or b""
 
-    async def send_if(self, value: bytes, *commands: Command) -> bool:
-        """Commands in a transaction, if the lock's key is *value*; says whether it was."""
-        done = await self._checked(self.executor.guarded(self.lock, value, commands, self.until))
-        self.wrote = self.wrote or done
-        return done
+    async def if_owner(self, *arguments: bytes | int) -> int:
+        """Compare the owner, and delete or extend the lock, in one script; its reply."""
+        command = IF_OWNER.command((self.lock, self.record), arguments)
+        lasts: int = await self._checked(self.executor.evaluate(IF_OWNER, command, self.until))
+        self.wrote = self.wrote or lasts >= 0
+        return lasts
 
     async def _checked(self, sending: Awaitable[T]) -> T:
         try:
@@ -170,8 +172,8 @@ class SetnxExpire(Setnx):
     """SETNX, then EXPIRE in whole seconds.
 
     A crash between the two leaves a lock without an end; the next client that asks for the lock
-    sets one. Release and renewal read the key first, and act in a transaction that fails if the
-    key was written meanwhile: WATCH, GET, MULTI, EXEC.
+    sets one. Release and renewal compare the owner first. The literature has WATCH, GET, MULTI and
+    EXEC for that; a script does the same, and is never disturbed by another client.
     """
 
     danger = (
@@ -192,15 +194,12 @@ class SetnxExpire(Setnx):
 
     async def drop(self, request: Request, claim: Claim) -> bool:
         """DEL, if the owner is the claim."""
-        remove: Command = ("DEL", request.lock, request.record)
-        return await request.send_if(owner(claim), remove)
+        return await request.if_owner(owner(claim)) >= 0
 
     async def prolong(self, request: Request, claim: Claim) -> int | None:
         """EXPIRE, if the owner is the claim; the end is never moved forward in time."""
-        (expiry,) = await request.send(("TTL", request.lock))
-        lasts = max(expiry, ceil(claim.lease))
-        renew: Command = ("EXPIRE", request.lock, lasts)
-        return lasts if await request.send_if(owner(claim), renew) else None
+        lasts = await request.if_owner(owner(claim), ceil(claim.lease))
+        return lasts if lasts >= 0 else None
 
 
 class Getset(Setnx):

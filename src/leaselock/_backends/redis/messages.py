@@ -78,10 +78,7 @@ class Connection(abc.ABC):
     sends one packed command; NotApplied or OutcomeUnknown after *until*.
     """
 
-    __slots__ = (
-        *("address", "generation", "last_used", "open", "pushes", "refused", "transactions"),
-        "users",
-    )
+    __slots__ = ("address", "generation", "last_used", "open", "pushes", "refused", "users")
 
     def __init__(self, address: Address, now: float) -> None:
         self.address = address
@@ -96,8 +93,6 @@ class Connection(abc.ABC):
         self.refused: dict[str, Exception] = {}
         # Channel and text of each message that was read; None: the server ended the subscription.
         self.pushes: deque[tuple[str, str | None]] = deque()
-        # Keeps the WATCH of one transaction apart from that of another (`ConcurrencyLimit`).
-        self.transactions: Any = None
 
     @abc.abstractmethod
     def is_usable(self) -> bool:

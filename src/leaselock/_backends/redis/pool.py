@@ -14,7 +14,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis.messages import Connect, Unreachable
-from leaselock._core.concurrency_limit import ConcurrencyLimit
 from leaselock._core.effects import Call, Signal, Wait
 
 if TYPE_CHECKING:
@@ -186,7 +185,6 @@ class Pool:
             await self.on_many()
         connection = self.connection_to(address)
         connection.generation = self.generation
-        connection.transactions = ConcurrencyLimit(1)
         connection.users = 1
         self.idle.setdefault(address, [])
         self.connections.add(connection)

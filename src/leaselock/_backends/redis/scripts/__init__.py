@@ -65,3 +65,5 @@ ACQUIRE_SHARED = script("acquire_shared")
 RELEASE_SHARED = script("release_shared")
 CONVERT = script("convert")
 RESIZE = script("resize")
+# Of a format that came before scripts.
+IF_OWNER = script("if_owner")
