@@ -3,13 +3,12 @@
 tests/ is the first tier (`test`), which is deterministic; verification/ is the second (`verify`). A
 mark beside the test says otherwise: one of MARKERS puts it into the second tier and says why, and
 `first_tier` puts a module of verification/ into the first, except for its tests with one of
-MARKERS. Two rules add marks here: servers that have a sibling in the first tier, and drivers that
-take turns. `check` is the part of the first tier that needs no server and hardly any time.
+MARKERS. One rule adds marks here: that of servers that have a sibling in the first tier. `check` is
+the part of the first tier that needs no server and hardly any time.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,14 +89,6 @@ LONG = (
     "tests/faults/test_redis_cluster.py",
     "tests/backends/test_redis_lines.py",
 )
-# Of the tests in these that are played in threads and in asyncio, one of the two is in the second
-# tier, by turns.
-IN_TURN = (
-    "tests/faults/test_redis_faults.py",
-    "tests/faults/test_redis_death.py",
-    "tests/backends/test_sql_death.py",
-)
-DRIVERS = ("threads", "asyncio")
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
 
 
@@ -119,25 +110,6 @@ def params_of(item: pytest.Item) -> list[object]:
     """The values of its parameters."""
     called = getattr(item, "callspec", None)
     return list(called.params.values()) if called else []
-
-
-def mark_in_turn(items: Iterable[pytest.Item]) -> None:
-    """Add the markers of the drivers whose turn it is not."""
-    siblings: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if item.nodeid.startswith(IN_TURN) and driver_of(item):
-            siblings[item.nodeid.replace(DRIVERS[1], DRIVERS[0])].append(item)
-    for number, group in enumerate(siblings.values()):
-        if len({driver_of(item) for item in group}) == len(DRIVERS):
-            for item in group:
-                if driver_of(item) != DRIVERS[number % len(DRIVERS)]:
-                    item.add_marker("variant")
-
-
-def driver_of(item: pytest.Item) -> str:
-    """The first driver that a test is played in; empty if it names none."""
-    found = [driver for value in params_of(item) for driver in DRIVERS if value == driver]
-    return found[0] if found else ""
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -162,7 +134,6 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep those of the tier that the command line names."""
     for item in items:
         mark(item)
-    mark_in_turn(items)
     config.stash[COLLECTED] = list(items)
     kept = selected(items, config.getoption("--tier"))
     dropped = set(items) - set(kept)
@@ -174,7 +145,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 def unused(items: Sequence[pytest.Item]) -> list[str]:
     """The entries of this module that concern none of the tests."""
     ids = [item.nodeid for item in items]
-    places = (*CHECK, *UNCOVERED, *COVERED, *IN_TURN, *LONG)
+    places = (*CHECK, *UNCOVERED, *COVERED, *LONG)
     lost = [place for place in places if not any(name.startswith(place) for name in ids)]
     names = {name for item in items for name in servers_of(item)}
     return lost + [server for server in SERVERS if server not in names]

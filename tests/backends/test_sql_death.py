@@ -48,7 +48,13 @@ def contest(stage: Stage) -> Iterator[Contest]:
     contest.end()
 
 
-@pytest.mark.parametrize(("holder", "waiter"), [("threads", "asyncio"), ("asyncio", "threads")])
+@pytest.mark.parametrize(
+    ("holder", "waiter"),
+    [
+        ("threads", "asyncio"),
+        pytest.param("asyncio", "threads", marks=pytest.mark.variant),
+    ],
+)
 def test_the_lock_of_a_killed_process_goes_to_the_next(
     holder: str, waiter: str, stage: Stage, contest: Contest
 ) -> None:

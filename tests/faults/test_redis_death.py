@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from testkit.servers.redis import Redis
 
-COLOURS = ("threads", "asyncio")
+COLOURS = ("threads", pytest.param("asyncio", marks=pytest.mark.variant))
 LEASE = 2.0
 SHORT = 0.5
 LONG = 60.0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Scenario = Callable[[Fixture, str], Coroutine[Any, Any, None]]
 
-COLOURS = ("threads", "asyncio")
+COLOURS = ("threads", pytest.param("asyncio", marks=pytest.mark.variant))
 SHORT = 1.2
 
 
