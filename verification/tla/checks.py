@@ -162,7 +162,7 @@ CHECKS = (
     Check("lease, updates", "lease", UPDATES, LEASE_HOLDS),
     Check("lease, local hand-off", "lease", HANDOVER, LEASE_HOLDS),
     Check("lease", "lease", LEASE, LEASE_HOLDS, complete=False),
-    open_ended("lease, cached", "lease", CACHED, *LEASE_HOLDS),
+    Check("lease, cached", "lease", CACHED, LEASE_HOLDS, long=True),
     open_ended("lease, late requests", "lease", LATE, *LEASE_HOLDS),
     open_ended("lease, readers and writers", "lease", READERS, *LEASE_HOLDS),
     open_ended("lease, dropped when lost", "lease", DROPS, *LEASE_HOLDS),
