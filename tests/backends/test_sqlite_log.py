@@ -52,3 +52,14 @@ def test_an_unchanged_log_is_accepted(tmp_path: Path) -> None:
             time.sleep(2 * RECHECK_INTERVAL)
         with client.lock("a") as lease:
             lease.ensure()
+
+
+def test_opening_a_file_writes_nothing(tmp_path: Path) -> None:
+    """A write that begins the log waits for the disk."""
+    path = tmp_path / "locks.db"
+    url = f"sqlite:///{path}"
+    with leaselock.Client(url) as client:
+        client.lock("a").acquire().release()
+    with leaselock.Client(url) as client:
+        assert client.lock("a").holder() is None
+        assert path.with_name("locks.db-wal").stat().st_size == 0

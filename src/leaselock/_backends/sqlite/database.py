@@ -41,11 +41,16 @@ PAGE = 512
 BATCH_SIZE = 250
 # Upper limit of the pages in use, half a MiB, that are written anew at once.
 MOST_COPIED = 1000
-SETTINGS = (
+# What `PRAGMA auto_vacuum` returns for INCREMENTAL.
+INCREMENTAL = 2
+CREATION_SETTINGS = (
     # Small pages, because a row is small and every commit writes whole pages.
     f"PRAGMA page_size = {PAGE}",
-    # Of a new file: free pages can be given back in steps.
+    # Of a new file: free pages can be given back in steps. SQLite writes this setting, and waits
+    # for the disk, even if the file has it already.
     "PRAGMA auto_vacuum = INCREMENTAL",
+)
+SETTINGS = (
     "PRAGMA journal_mode = WAL",
     # Commits survive a crash of any process. A power failure may lose the last ones, but it ends
     # every hold, too, and tokens still grow because they follow the clock.
@@ -161,7 +166,8 @@ def _uri(path: str) -> str:
 
 def _prepare(database: sqlite3.Connection, location: Location, token_ttl: float) -> None:
     _check_owner(database, location)  # before anything is changed
-    for setting in SETTINGS:
+    created = _pragma(database, "auto_vacuum") == INCREMENTAL
+    for setting in SETTINGS if created else CREATION_SETTINGS + SETTINGS:
         database.execute(setting).fetchall()
     transact(database, lambda: _create_layout(database, location, token_ttl))
     (pages,) = database.execute("PRAGMA page_count").fetchone()
