@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.libraries import check_version, library
 from leaselock._backends.url import EMBEDDED, check_form, parse, with_user, without_driver
+from leaselock._named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

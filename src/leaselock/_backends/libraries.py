@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from leaselock._named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -4,8 +4,6 @@ name with a function do_COMMAND.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leaselock._cli.options import (
     AcquireOptions,
     BreakOptions,
@@ -26,6 +24,7 @@ from leaselock._cli.options import (
     WatchOptions,
     WebOptions,
 )
+from leaselock._named_tuple import NamedTuple
 
 DURATIONS = "DUR is 500ms, 10s, 5m, 1h30m, or a number of seconds."
 RUN_EPILOG = f"""\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leaselock import LeaseLost, StoreError
 from leaselock._cli import exit_codes
@@ -25,6 +25,7 @@ from leaselock._cli.signals import Signals
 from leaselock._cli.store import open_client
 from leaselock._cli.supervisor import Outcome, Supervisor
 from leaselock._cli.terminal import controlling_terminal
+from leaselock._named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import signal

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leaselock._cli import exit_codes
 from leaselock._cli.child import reap_orphans
@@ -18,6 +18,7 @@ from leaselock._cli.formatting import format_duration
 from leaselock._cli.output import say
 from leaselock._cli.several import failing
 from leaselock._cli.signals import FORWARDED, Signals
+from leaselock._named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from leaselock import Lease

@@ -8,7 +8,7 @@ Invariant 2: a grant is valid from the moment its request was sent (hazard B2).
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from leaselock._core import shared_thread, timing, validity
 from leaselock._core.backend import Busy, Grant, PoolExhausted
@@ -19,6 +19,7 @@ from leaselock._core.inspection import holder_of, waiter_of
 from leaselock._core.lease_handle import LeaseHandle
 from leaselock._core.short_operation import UNFINISHED, ShortOperation
 from leaselock._core.timing import Retry
+from leaselock._named_tuple import NamedTuple
 from leaselock.errors import (
     AcquireCancelled,
     ClientClosed,

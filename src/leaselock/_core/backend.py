@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from leaselock._core.effects import FOREVER, Call, Request, Signal, Wait
 from leaselock._core.marks import slots_of
+from leaselock._named_tuple import NamedTuple
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ listener delays a renewal.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from leaselock._core.effects import CallUser
+from leaselock._named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

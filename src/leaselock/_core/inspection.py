@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from leaselock._core.validation import LONGEST_NAME, shortened
+from leaselock._named_tuple import NamedTuple
 from leaselock.version import __version__
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ beside which one of layout 3, whose lowest is 2, must not run.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from leaselock._named_tuple import NamedTuple
 from leaselock.errors import NotApplied
 from leaselock.version import __version__
 

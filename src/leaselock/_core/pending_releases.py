@@ -7,10 +7,11 @@ renewer sends the releases.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leaselock._core import timing
 from leaselock._core.effects import FOREVER
+from leaselock._named_tuple import NamedTuple
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:

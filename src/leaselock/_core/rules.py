@@ -20,7 +20,7 @@ over until their client sends a request again.
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from leaselock._core.backend import (
     STRENGTH,
@@ -53,6 +53,7 @@ from leaselock._core.backend import (
     matching,
 )
 from leaselock._core.marks import lowest_free, slots_of, with_marks
+from leaselock._named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,12 +5,13 @@ The order is that of the names in UTF-8, so that two owners cannot wait for each
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._core.backend import STRENGTH
 from leaselock._core.effects import FOREVER
 from leaselock._core.lease_handle import LeaseHandle
 from leaselock._core.validation import checked_timeout, refuse
+from leaselock._named_tuple import NamedTuple
 from leaselock.errors import LeaselockError, NotHeld, StoreError
 
 if TYPE_CHECKING:

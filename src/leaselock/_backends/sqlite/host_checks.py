@@ -6,7 +6,8 @@ Where it reports nothing (not Linux), the results are empty, never guesses.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+
+from leaselock._named_tuple import NamedTuple
 
 # WAL keeps its index in shared memory, which two kernels do not share, and on these file systems
 # locks are limited to one host or arrive late. Shares between a virtual machine and its host count.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leaselock._backends.sqlite import host_checks, permissions
 from leaselock._backends.sqlite.host_checks import boot
 from leaselock._backends.sqlite.permissions import ELSEWHERE
 from leaselock._backends.url import parse
+from leaselock._named_tuple import NamedTuple
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import sqlite3
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from leaselock._backends import Opened, StoreType
 from leaselock._backends.sqlite.database import (
@@ -27,7 +27,6 @@ from leaselock._backends.sqlite.database import (
     transact,
     translated,
 )
-from leaselock._backends.sqlite.doctor import findings
 from leaselock._backends.sqlite.file import File
 from leaselock._backends.sqlite.location import path_of
 from leaselock._backends.sqlite.lock_row import SQL, Context
@@ -54,6 +53,7 @@ from leaselock._core.backend import (
 )
 from leaselock._core.lifecycle import Node
 from leaselock._core.queue import NodeBackend
+from leaselock._named_tuple import NamedTuple
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -262,6 +262,8 @@ class Store(Node):
         return self._answer(request, until)
 
     def _doctor(self, request: Doctor, until: float) -> object:
+        from leaselock._backends.sqlite.doctor import findings
+
         return findings(self.file.open(until), self.file.path)
 
     def _setup(self, request: Setup, until: float) -> object:
