@@ -1,5 +1,5 @@
 """``python -m leaselock`` is the command line."""
 
-from leaselock._cli import main
+from leaselock._cli import script
 
-raise SystemExit(main())
+raise SystemExit(script())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import contextmanager
@@ -45,6 +46,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         sys.stdout = output
         _flush_output()
+
+
+def script() -> int:
+    """Run the command of this process, and return its exit code."""
+    code = main()
+    # The interpreter collects garbage among all objects as it ends. Of this command's, everything
+    # that needs an end has been closed.
+    gc.freeze()
+    return code
 
 
 def _run(options: Options) -> int:
