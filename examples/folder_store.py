@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from leaselock import OutcomeUnknown
 from leaselock.stores import (
     ALL_MODES,
+    BlockingNode,
     Busy,
     Capabilities,
     Claim,
@@ -28,7 +29,6 @@ from leaselock.stores import (
     EntryRow,
     Finding,
     HoldRecord,
-    Node,
     NodeBackend,
     Opened,
     Setup,
@@ -150,7 +150,7 @@ class FolderRow(EntryRow):
         self.tombstones[claim_id] = self.now + TOMBSTONE_LASTS
 
 
-class FolderStore(Node):
+class FolderStore(BlockingNode):
     """Carries out requests. Its calls block; for asyncio they run in a thread of their own."""
 
     def __init__(self, path: str, now: Callable[[], float]) -> None:
@@ -207,7 +207,7 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
         STORE.check_protocol(protocol)
         return NodeBackend(CAPABILITIES, store)
 
-    return Opened(backend, STORE.protocol_of(parts), url, blocking=(store,))
+    return Opened(backend, STORE.protocol_of(parts), url, parts=(store,))
 
 
 STORE = StoreType("folder", {"queue": CAPABILITIES}, open_store)

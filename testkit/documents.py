@@ -28,7 +28,7 @@ from leaselock._backends.document.adapter import (
 from leaselock._backends.document.store import document_store, opened
 from leaselock._backends.url import decoded, parse, yes_or_no
 from leaselock._core.backend import Finding
-from leaselock._core.lifecycle import Node
+from leaselock._core.lifecycle import BlockingNode
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Memory(DocumentStore):
         self.room = self.enter()
 
 
-class Listener(Node):
+class Listener(BlockingNode):
     """Waits for changes in a room."""
 
     def __init__(self, store: Memory) -> None:
@@ -160,7 +160,7 @@ class Listener(Node):
         with self.store.room.changed:
             self.store.room.changed.notify_all()
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End the present call."""
         self.ended = True
         self._wake()

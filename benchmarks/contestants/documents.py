@@ -34,7 +34,7 @@ class Bare:
     waits: ClassVar[bool] = False
 
     def __init__(self, folder: Path) -> None:
-        store: Any = open_store(Path(folder, "url").read_text(), time.monotonic).blocking[0]
+        store: Any = open_store(Path(folder, "url").read_text(), time.monotonic).parts[0]
         self.store = store
         self.document: Any = store.get("bare", self.until())
 

@@ -46,7 +46,7 @@ from leaselock._core.backend import (
 )
 from leaselock._core.effects import Call, Request, Signal, Wait
 from leaselock._core.entry_row import Entry, EntryRow
-from leaselock._core.lifecycle import Lifecycle, Node
+from leaselock._core.lifecycle import BlockingNode, Lifecycle
 from leaselock._core.queue import NodeBackend, QueueBackend
 from leaselock._core.rules import LockRow, answer
 
@@ -55,6 +55,7 @@ __all__ = [
     "COMMON_OPTIONS",
     "Acquire",
     "Backend",
+    "BlockingNode",
     "BreakLock",
     "Broken",
     "Busy",
@@ -80,7 +81,6 @@ __all__ = [
     "Lifecycle",
     "LockRow",
     "LockState",
-    "Node",
     "NodeBackend",
     "Opened",
     "Page",

@@ -28,7 +28,7 @@ def soon(seconds: float = LIMIT) -> float:
 
 def connect(url: str) -> tuple[EtcdStore, EtcdListener]:
     """The store and the listener of a client."""
-    store, listener = open_store(url, now).blocking
+    store, listener = open_store(url, now).parts
     return store, listener  # type: ignore[return-value]
 
 

@@ -479,7 +479,7 @@ def test_an_interrupt_ends_the_wait(watching: Any) -> None:
     thread = later(signal.set)
     assert listener.call(Changes({"interrupt": version}, signal), soon()) == ()
     thread.join()
-    thread = later(listener.interrupt)
+    thread = later(listener.wake)
     with pytest.raises(NotApplied, match="the client was closed"):
         changes(listener, {"interrupt": version})
     thread.join()

@@ -39,7 +39,7 @@ class SlowCalls(Threads):
         self.seconds = part * OP_TIMEOUT
         self.calls = 0
         opened = connect(url, self.now)
-        super().__init__(opened.stores, opened.blocking)
+        super().__init__(opened.parts)
         self.core = ClientCore(
             self, opened.backend, protocol=opened.protocol, label=None, op_timeout=OP_TIMEOUT
         )

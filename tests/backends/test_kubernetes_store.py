@@ -248,7 +248,7 @@ def test_a_request_that_is_one_too_many_is_sent_again_when_the_server_says() -> 
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(store.get, "a", soon(120))
             eventually(lambda: len(api.busy) == 1, LIMIT)
-            store.interrupt()
+            store.wake()
             with pytest.raises(Throttled):
                 waiting.result(LIMIT)
         store.close()

@@ -41,7 +41,7 @@ def test_after_a_fork_nothing_is_held() -> None:
     store = Store("of forks", lambda: 0.0)
     listener = Listener(store)
     store.call(Acquire(HOLDER, True), 0.0)
-    listener.interrupt()
+    listener.wake()
     store.after_fork()
     listener.after_fork()
     assert store.client == ""

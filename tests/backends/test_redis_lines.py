@@ -218,7 +218,7 @@ def test_a_wait_may_end_when_it_is_interrupted(server: Redis) -> None:
 def test_a_forked_child_has_no_connection_that_was_in_use(server: Redis) -> None:
     client = leaselock.Client(server.url, op_timeout=TIMEOUT)
     assert not client.lock("a").locked()
-    (store,) = client._driver.stores
+    (store,) = client._driver.parts
     assert isinstance(store, RedisStore)
     thread = threading.Thread(target=client.lock("a").locked)
     server.pause()

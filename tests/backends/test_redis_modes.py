@@ -34,7 +34,7 @@ class Process:
     def __init__(self, server: Redis, number: int, form: str = "hash", user: str = "") -> None:
         url = server.url.replace("://", f"://{user}")
         store = RedisStore(settings_of(url), now, BlockingConnection)
-        self.driver = Threads((store,), ())
+        self.driver = Threads((store,))
         self.backend: RedisBackend = store.backend(form)
         self.locks: Any = self.backend.locks
         self.number = number

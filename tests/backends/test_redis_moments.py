@@ -601,7 +601,7 @@ def test_a_client_that_closes_waits_no_more() -> None:
     fixture = Fixture()
     fixture.busy(1)
     signal = fixture.listener.waiting[mine(1).id].signal
-    fixture.store.interrupt()
+    fixture.store.wake()
     assert signal.is_set
     fixture.store.after_fork()
     assert not fixture.listener.waiting

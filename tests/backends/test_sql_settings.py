@@ -149,7 +149,7 @@ def test_a_failed_try_leaves_nothing_in_memory(postgres: Postgres) -> None:
         client = stage.client()
         for _ in range(3):
             assert client.lock("a").try_acquire() is None
-    assert not client._driver.stores[0].lease.waiting  # type: ignore[attr-defined]
+    assert not client._driver.parts[0].lease.waiting  # type: ignore[attr-defined]
     stage.close()
 
 

@@ -77,5 +77,5 @@ def has_pending_releases(client: leaselock.Client | leaselock.AsyncClient) -> bo
 
 def connection_of(client: leaselock.Client | leaselock.AsyncClient) -> Any:
     """The client's connection."""
-    (connection,) = client._driver.stores
+    (connection,) = client._driver.parts
     return connection

@@ -274,8 +274,8 @@ class LoggedStore(Lifecycle):
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def interrupt(self) -> None:
-        self.calls.append("interrupt")
+    def wake(self) -> None:
+        self.calls.append("wake")
 
     def close(self) -> None:
         self.calls.append("close")
@@ -285,17 +285,17 @@ class LoggedStore(Lifecycle):
         self.calls.append("after_fork")
 
 
-def test_close_interrupts_and_closes_the_stores() -> None:
+def test_close_wakes_and_closes_the_parts() -> None:
     store = LoggedStore()
 
     async def main() -> None:
         await Aio((store,)).close()
-        assert store.calls == ["interrupt", "close", "the loop has run"]
+        assert store.calls == ["wake", "close", "the loop has run"]
 
     asyncio.run(main())
 
 
-def test_the_stores_are_abandoned_after_a_fork_and_after_the_end_of_their_loop() -> None:
+def test_connections_are_dropped_after_a_fork_and_after_the_end_of_their_loop() -> None:
     store = LoggedStore()
     driver = Aio((store,))
     for _ in range(2):
@@ -305,9 +305,18 @@ def test_the_stores_are_abandoned_after_a_fork_and_after_the_end_of_their_loop()
     assert store.calls == ["after_fork", "after_fork"]
 
 
+def test_a_node_that_blocks_is_closed_after_the_end_of_the_loop() -> None:
+    """It belongs to no loop, so it can be closed in order."""
+    nowhere = Nowhere()
+    driver = Aio((nowhere,))
+    for _ in range(2):
+        asyncio.run(driver.run(waits(Sleep(0.0))))
+    assert nowhere.calls == ["wake", "close"]
+
+
 def test_a_forked_child_resets_its_state() -> None:
     nowhere = Nowhere()
-    driver = Aio(blocking=(nowhere,))
+    driver = Aio((nowhere,))
     driver.after_fork()
     reasons: list[tuple[str, bool]] = []
     driver.forgotten = lambda reason, ours: reasons.append((reason, ours))

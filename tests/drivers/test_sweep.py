@@ -93,7 +93,7 @@ class InterruptedThreads(Threads):
 
 def party(driver: Any, url: str) -> ClientCore:
     opened = open_store(url, now)
-    driver.__init__(opened.stores, opened.blocking)
+    driver.__init__(opened.parts)
     return ClientCore(driver, opened.backend, protocol=opened.protocol, label=None, op_timeout=2.0)
 
 

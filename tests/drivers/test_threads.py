@@ -17,7 +17,7 @@ import pytest
 
 import leaselock
 from leaselock._core.effects import FOREVER, CallUser, Operation, Owner, Signal, Sleep, Spawn, Wait
-from leaselock._core.lifecycle import Lifecycle, Node
+from leaselock._core.lifecycle import BlockingNode, Lifecycle
 from leaselock._drivers import fork
 from leaselock._drivers.aio import Aio
 from leaselock._drivers.owners import OWNERS
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TIMEOUT = 60.0
 
 
-class Nowhere(Node):
+class Nowhere(BlockingNode):
     """A connection that must not be used."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Nowhere(Node):
     def call(self, request: object, until: float) -> object:
         raise AssertionError("no request is expected")
 
-    def interrupt(self) -> None:
-        self.calls.append("interrupt")
+    def wake(self) -> None:
+        self.calls.append("wake")
 
     def close(self) -> None:
         self.calls.append("close")
@@ -186,7 +186,7 @@ def test_functions_that_run_after_their_call_are_not_decorated() -> None:
 
 def test_close_joins_the_other_threads_only() -> None:
     nowhere = Nowhere()
-    driver = Threads(blocking=(nowhere,))
+    driver = Threads((nowhere,))
     signal = Signal()
 
     async def ends_with(signal: Signal) -> None:
@@ -199,7 +199,7 @@ def test_close_joins_the_other_threads_only() -> None:
     driver.pool.threads.add(threading.current_thread())
     driver.run_step(signal.set)
     driver.close()
-    assert nowhere.calls == ["interrupt", "close"]
+    assert nowhere.calls == ["wake", "close"]
     driver.pool.threads.discard(threading.current_thread())
     assert driver.pool.threads == set()
 
@@ -211,9 +211,9 @@ class LoggedStore(Lifecycle):
         self.calls: list[str] = []
         self.monitor = threading.RLock()
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         assert self.monitor._is_owned()  # type: ignore[attr-defined]
-        self.calls.append("interrupt")
+        self.calls.append("wake")
 
     def close(self) -> None:
         assert self.monitor._is_owned()  # type: ignore[attr-defined]
@@ -223,15 +223,33 @@ class LoggedStore(Lifecycle):
         self.calls.append("after_fork")
 
 
-def test_close_interrupts_and_closes_the_stores_under_the_monitor() -> None:
+def test_close_wakes_and_closes_the_parts_under_the_monitor() -> None:
     store = LoggedStore()
     driver = Threads((store,))
     store.monitor = driver.monitor
     driver.close()
-    assert store.calls == ["interrupt", "close"]
+    assert store.calls == ["wake", "close"]
 
 
-def test_a_forked_child_abandons_the_stores() -> None:
+def test_a_node_that_blocks_is_closed_without_the_monitor() -> None:
+    """Closing it may take as long as a call that another thread is in."""
+
+    class Unmonitored(Nowhere):
+        def wake(self) -> None:
+            assert not driver.monitor._is_owned()  # type: ignore[attr-defined]
+            super().wake()
+
+        def close(self) -> None:
+            assert not driver.monitor._is_owned()  # type: ignore[attr-defined]
+            super().close()
+
+    node = Unmonitored()
+    driver = Threads((node,))
+    driver.close()
+    assert node.calls == ["wake", "close"]
+
+
+def test_a_forked_child_drops_the_connections() -> None:
     store = LoggedStore()
     Threads((store,)).after_fork()
     assert store.calls == ["after_fork"]
@@ -239,7 +257,7 @@ def test_a_forked_child_abandons_the_stores() -> None:
 
 def test_a_forked_child_resets_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = Nowhere()
-    driver = Threads(blocking=(nowhere,))
+    driver = Threads((nowhere,))
     reasons: list[tuple[str, bool]] = []
     driver.forgotten = lambda reason, ours: reasons.append((reason, ours))
     before = driver.owner()
@@ -255,7 +273,7 @@ def test_a_forked_child_resets_its_state(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_every_driver_is_notified_of_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = Nowhere()
-    driver = Threads(blocking=(nowhere,))
+    driver = Threads((nowhere,))
     monkeypatch.setattr(fork, "DRIVERS", [driver])
     fork._after_fork_in_child()
     assert nowhere.calls == ["after_fork"]

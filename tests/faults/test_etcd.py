@@ -212,7 +212,7 @@ def test_a_login_that_expires_is_renewed_while_a_lock_is_held() -> None:
 
 def expire(server: Etcd, client: leaselock.Client) -> None:
     """Wait until the server has forgotten the login of the client."""
-    stores: Any = client._driver.blocking
+    stores: Any = client._driver.parts
     token = stores[0].gateway.token
     eventually(lambda: server.has_forgotten(token))
 

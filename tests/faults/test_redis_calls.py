@@ -30,7 +30,7 @@ class Counted:
         self.server = server
         self.scripts = 0
         store = RedisStore(settings_of(server.url), now, BlockingConnection)
-        self.driver = Threads((store,), ())
+        self.driver = Threads((store,))
         self.backend = store.backend(form)
 
     def ask(self, request: Any) -> tuple[object, int]:

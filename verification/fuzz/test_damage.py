@@ -139,7 +139,7 @@ def test_in_redis_cluster(seed: int, cluster: Cluster) -> None:
 
 def store_of(url: str) -> DocumentStore:
     """The store of a client."""
-    store: Any = open_store(url, now).blocking[0]
+    store: Any = open_store(url, now).parts[0]
     return store  # type: ignore[no-any-return]
 
 

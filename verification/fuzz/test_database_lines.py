@@ -150,7 +150,7 @@ def asked(kind: str, requests: Sequence[object], timeout: float) -> list[object]
     for request in requests:
         began = monotonic()
         # Listening has no deadline of its own.
-        timer = threading.Timer(timeout, driver.run_step, (store.listener.interrupt,))
+        timer = threading.Timer(timeout, driver.run_step, (store.listener.wake,))
         timer.start()
         try:
             answers.append(driver.run(process_of(store, request, began + timeout)))
@@ -179,7 +179,7 @@ def awaited(kind: str, requests: Sequence[object], timeout: float) -> list[objec
     async def all_of_them() -> list[object]:
         store = store_of(parsed(server(kind).url + "/d"), monotonic, aio=True)
         driver = Aio((store,))
-        asyncio.get_running_loop().call_later(timeout, store.listener.interrupt)
+        asyncio.get_running_loop().call_later(timeout, store.listener.wake)
         try:
             asking = [one(driver, store, request) for request in requests]
             if at_once:

@@ -57,8 +57,8 @@ def test_any_environment_names_a_store_or_is_rejected(
     with environment_with(**words):
         with contextlib.suppress(ValueError, leaselock.LeaselockError):
             opened = connect(None, monotonic)
-            for node in (*opened.blocking, *opened.stores):
-                node.close()
+            for part in opened.parts:
+                part.close()
         with contextlib.suppress(Misconfigured):
             options: Any = SimpleNamespace(
                 backend=None, url_file=None, op_timeout=None, verbose=False

@@ -49,8 +49,8 @@ def outcome(url: str) -> Opened | Exception:
         opened = open_store(url, monotonic)
     except (ValueError, LeaselockError) as error:
         return error
-    for node in (*opened.blocking, *opened.stores):
-        node.close()
+    for part in opened.parts:
+        part.close()
     return opened
 
 

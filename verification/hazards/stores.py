@@ -218,7 +218,7 @@ class HazardStore:
         """Use the namespace of the URL: the names of the locks have the prefix."""
 
     def _remove_kubernetes(self) -> None:
-        store: Any = open_store(self.url, time.monotonic).blocking[0]
+        store: Any = open_store(self.url, time.monotonic).parts[0]
         until, position = time.monotonic() + 30.0, None
         while True:
             page = store.list(position, until)

@@ -45,7 +45,7 @@ class NoConnection(Connection):
         """Close the connection."""
         self.open = False
 
-    abandon = close
+    after_fork = close
 
 
 class NoSharedConnection(NoConnection):

@@ -32,7 +32,7 @@ class Stub:
     """The connection of a backend, whose requests the test executes."""
 
     connected = True
-    interrupted = False
+    closing = False
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout

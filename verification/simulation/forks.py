@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leaselock._core.effects import Owner, Signal
+from leaselock._core.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
@@ -54,9 +55,8 @@ def forked(
         if isinstance(one, Signal):
             one.wakers.clear()  # the waiting threads do not exist in the child
     for one in [*memo.values()]:
-        store: Any = one
-        if all(hasattr(one, method) for method in ("interrupt", "close", "after_fork")):
-            store.after_fork()  # as drivers do in a child
+        if isinstance(one, Lifecycle):
+            one.after_fork()  # as drivers do in a child
     copies.service.abandon(REASON, False)
     return copies
 

@@ -297,7 +297,7 @@ class SimulatedConnection(Connection):
                 self._travel(0, self._closed)
             self._fail()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """Abandon the connection on the client's side."""
         self.open = False
 

@@ -266,7 +266,7 @@ class SimulatedConnection:
         self.cut()
         self.closed = True
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """Abandon the connection, which belongs to the parent."""
 
 
@@ -324,7 +324,7 @@ class SimulatedWatcher:
     def close(self) -> None:
         """Do nothing."""
 
-    abandon = close
+    after_fork = close
 
 
 def simulated_store(network: Network) -> SqlStore:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class SimulatedConnection:
     """What the backend has in place of a `BlockingConnection`."""
 
-    interrupted = False
+    closing = False
 
     def __init__(self, model: Model, machine: Machine) -> None:
         self.model = model

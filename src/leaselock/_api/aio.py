@@ -77,7 +77,7 @@ class AsyncClient:
         **unknown: Never,
     ) -> None:
         opened = connect(store, now, protocol=protocol, prefix=prefix, aio=Aio.awaited, **unknown)
-        self._driver = Aio(opened.stores, opened.blocking)
+        self._driver = Aio(opened.parts)
         self._core = ClientCore(
             self._driver,
             opened.backend,

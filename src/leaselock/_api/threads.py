@@ -80,7 +80,7 @@ class Client:
         opened = connect(
             store, now, protocol=protocol, prefix=prefix, aio=Threads.awaited, **unknown
         )
-        self._driver = Threads(opened.stores, opened.blocking)
+        self._driver = Threads(opened.parts)
         self._core = ClientCore(
             self._driver,
             opened.backend,

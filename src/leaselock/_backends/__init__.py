@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from leaselock._backends.url import StoreURL
     from leaselock._core.backend import Backend, Capabilities, Finding
-    from leaselock._core.lifecycle import Lifecycle, Node
+    from leaselock._core.lifecycle import Lifecycle
 
 
 class Opened(NamedTuple):
@@ -36,10 +36,8 @@ class Opened(NamedTuple):
     """The URL without its secrets."""
     typed: str = ""
     """The URL for a command: with the user, without the password. Empty where there is no user."""
-    stores: tuple[Lifecycle, ...] = ()
-    """What the driver interrupts, closes and abandons."""
-    blocking: tuple[Node, ...] = ()
-    """Nodes whose calls block; for asyncio the driver calls each in a thread of its own."""
+    parts: tuple[Lifecycle, ...] = ()
+    """What the driver wakes, closes, and calls in a forked child."""
     notes: tuple[Finding, ...] = ()
     """What `doctor` says of the choice of the store."""
 

@@ -201,9 +201,9 @@ class Connection:
         self._limits = threading.local()
         self.repeater = Repeater(self.now)
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End the pauses between requests, until `close`."""
-        self.repeater.interrupt()
+        self.repeater.wake()
 
     def close(self) -> None:
         """Close its connections."""

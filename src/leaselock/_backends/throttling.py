@@ -30,7 +30,7 @@ class Repeater:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
-        self.interrupted = threading.Event()
+        self.closing = threading.Event()
 
     def call(self, send: Callable[[], T], until: float) -> T:
         """Send, and send again after growing pauses, up to *until*: a request that was throttled
@@ -43,14 +43,14 @@ class Repeater:
                 return send()
             except Throttled as error:
                 again = max(error.pause, pause(attempt, chance()))
-                if self.now() + again >= until or self.interrupted.wait(again):
+                if self.now() + again >= until or self.closing.wait(again):
                     raise
                 attempt += 1
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End the pauses, until `close`."""
-        self.interrupted.set()
+        self.closing.set()
 
     def close(self) -> None:
         """Be ready to be used again."""
-        self.interrupted.clear()
+        self.closing.clear()

@@ -66,8 +66,8 @@ class Protocol:
         """Close the connection and its descriptors."""
         raise NotImplementedError
 
-    def release_inherited(self) -> None:
-        """In a forked child: close the descriptors without sending anything to the server."""
+    def after_fork(self) -> None:
+        """Close the descriptors without sending anything to the server: they are the parent's."""
         raise NotImplementedError
 
     def discard(self, made: Any) -> None:
@@ -175,10 +175,10 @@ class ThreadWire(Wire):
                 self.released = True
                 self.release()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: close the descriptors and nothing else."""
         self.closed = self.released = True
-        self.release_inherited()
+        super().after_fork()
 
 
 class TaskWire(Wire):
@@ -333,11 +333,11 @@ class TaskWire(Wire):
             self._finish(None, OutcomeUnknown(CONNECTION_CLOSED))
             self.release()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: close the descriptors, without touching the loop of the parent."""
         self.closed = True
         self.watched, self.future, self.running, self.timer = -1, None, None, None
-        self.release_inherited()
+        super().after_fork()
 
 
 def _on_ready(wire: weakref.ref[TaskWire], happened: int) -> None:

@@ -29,11 +29,11 @@ class Living(Generic[T]):
 
 
 class Lifecycle:
-    """The end of a store's connections and background work. No method waits. A driver calls each
-    as one step, under its monitor; those of a `Node` from any thread.
+    """A part of a store that has connections, files or waits. The driver calls each method as one
+    step, under its monitor; those of a `BlockingNode` without it.
     """
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End every wait and every call that has no deadline, until `close`. The driver then waits
         for the background operations to end.
         """
@@ -47,8 +47,12 @@ class Lifecycle:
         """
 
 
-class Node(Lifecycle, abc.ABC):
-    """One connection whose calls block. For asyncio the driver calls it in a thread of its own."""
+class BlockingNode(Lifecycle, abc.ABC):
+    """A part whose calls block. For asyncio the driver calls it in a thread of its own.
+
+    Its methods are called in any thread, `wake` while a call is under way. `close` may wait for a
+    call that another thread is in.
+    """
 
     concurrency = 1
     """In how many threads the driver calls it for asyncio. With one, the calls keep their order; a

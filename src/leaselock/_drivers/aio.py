@@ -23,6 +23,7 @@ from leaselock._core.effects import (
     Spawn,
     Wait,
 )
+from leaselock._core.lifecycle import BlockingNode
 from leaselock._core.short_operation import UNFINISHED, ShortOperation
 from leaselock._drivers.errors import as_public, refuse_pickling
 from leaselock._drivers.forgotten import CLOSER
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from leaselock._core.effects import Owner
-    from leaselock._core.lifecycle import Lifecycle, Node
+    from leaselock._core.lifecycle import Lifecycle
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -106,10 +107,10 @@ class Aio(Driver):
     awaited = True
     blocks_thread = False
 
-    def __init__(self, stores: Sequence[Lifecycle] = (), blocking: Sequence[Node] = ()) -> None:
-        self.stores = stores
+    def __init__(self, parts: Sequence[Lifecycle] = ()) -> None:
+        self.parts = parts
         # What is called instead of each blocking node.
-        self.in_threads = {node: InThread(node) for node in blocking}
+        self.in_threads = {part: InThread(part) for part in parts if isinstance(part, BlockingNode)}
         self.loop: Loop | None = None
         self.background: set[asyncio.Task[None]] = set()
         self.until_loop_ends: AsyncGenerator[None, None] | None = None
@@ -153,15 +154,18 @@ class Aio(Driver):
         self._forget("the event loop in which it was taken is closed", ours=True)
 
     def _drop(self) -> None:
-        """Let go of everything in the store, where its loop does not run."""
-        for node in self.in_threads.values():
-            node.interrupt()
-        for node in self.in_threads.values():
-            node.retire()
-        for node in self.in_threads.values():
-            node.close()
-        for store in self.stores:
-            store.after_fork()
+        """Let go of everything in the store, where its loop does not run. What blocks belongs to no
+        loop, and is closed in order.
+        """
+        for node in self.in_threads:
+            node.wake()
+        for thread in self.in_threads.values():
+            thread.retire()
+        for part in self.parts:
+            if part in self.in_threads:
+                part.close()
+            else:
+                part.after_fork()
 
     def _forget(self, reason: str, *, ours: bool) -> None:
         self._release_loop()
@@ -177,10 +181,10 @@ class Aio(Driver):
     def after_fork(self) -> None:
         """In a forked child: no loop runs, and nothing is held."""
         self.loop = None
-        for node in self.in_threads.values():
-            node.after_fork()
-        for store in self.stores:
-            store.after_fork()
+        for thread in self.in_threads.values():
+            thread.after_fork()
+        for part in self.parts:
+            part.after_fork()
         self._forget(forked_message(), ours=False)
 
     def __reduce__(self) -> NoReturn:
@@ -373,24 +377,19 @@ class Aio(Driver):
             warnings.warn(text, ResourceWarning, source=self, stacklevel=1)
 
     async def close(self) -> None:
-        """End the background tasks and close the stores."""
-        for node in self.in_threads.values():
-            node.interrupt()
-        for store in self.stores:
-            store.interrupt()
+        """End the background tasks and close the store."""
+        for part in self.parts:
+            part.wake()
         others = self.background - {asyncio.current_task()}  # a callback may close the client
         if others:
             await asyncio.wait(others, timeout=CLOSE_TIMEOUT)
         self._release_loop()
-        for node in self.in_threads.values():
-            await node.finish()
-        for node in self.in_threads.values():
-            node.close()
-        for store in self.stores:
-            store.close()
-        if self.stores:
-            # A closed transport closes its socket in the next iteration of the loop.
-            await asyncio.sleep(0)
+        for thread in self.in_threads.values():
+            await thread.finish()
+        for part in self.parts:
+            part.close()
+        # A closed transport closes its socket in the next iteration of the loop.
+        await asyncio.sleep(0)
 
 
 class LastLoop(asyncio.SelectorEventLoop):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.lifecycle import Node
+    from leaselock._core.lifecycle import BlockingNode
 
 Loop = asyncio.AbstractEventLoop
 Job = tuple[object, float, Loop, "asyncio.Future[object]"]
@@ -26,7 +26,7 @@ Job = tuple[object, float, Loop, "asyncio.Future[object]"]
 class Jobs:
     """The requests that the threads carry out: the urgent ones, then the others."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: BlockingNode) -> None:
         self.node = node
         self.mutex = threading.Lock()
         self.urgent: deque[Job] = deque()
@@ -63,7 +63,7 @@ class Jobs:
 class InThread:
     """A blocking node, to be awaited."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: BlockingNode) -> None:
         self.node = node
         self.jobs = Jobs(node)
         self.threads: list[threading.Thread] = []
@@ -98,10 +98,6 @@ class InThread:
                 # The loop is closed: no task waits for the answer any more.
                 continue
 
-    def interrupt(self) -> None:
-        """End the calls that have no deadline."""
-        self.node.interrupt()
-
     def _answer(self, future: asyncio.Future[object], answer: object) -> None:
         self.unanswered.discard(future)
         if not future.done():
@@ -125,19 +121,11 @@ class InThread:
     def _end(self) -> list[threading.Thread]:
         threads = self.threads
         self.jobs.end(len(threads))
-        self._reset()
+        self.after_fork()
         return threads
 
-    def _reset(self) -> None:
+    def after_fork(self) -> None:
+        """Begin without threads: a forked child does not have them."""
         self.jobs = Jobs(self.node)
         self.threads = []
         self.unanswered = set()
-
-    def close(self) -> None:
-        """Close the node; its threads have ended."""
-        self.node.close()
-
-    def after_fork(self) -> None:
-        """A forked child does not have the threads."""
-        self._reset()
-        self.node.after_fork()

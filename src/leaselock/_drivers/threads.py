@@ -10,6 +10,7 @@ import atexit
 import functools
 import sys
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from leaselock._core.effects import (
@@ -22,6 +23,7 @@ from leaselock._core.effects import (
     Spawn,
     Wait,
 )
+from leaselock._core.lifecycle import BlockingNode
 from leaselock._core.short_operation import UNFINISHED, ShortOperation
 from leaselock._drivers.errors import as_public, refuse_pickling
 from leaselock._drivers.forgotten import CLOSER, report
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from leaselock._core.lifecycle import Lifecycle, Node
+    from leaselock._core.lifecycle import Lifecycle
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -47,9 +49,8 @@ class Threads(Driver):
     awaited = False
     blocks_thread = True
 
-    def __init__(self, stores: Sequence[Lifecycle] = (), blocking: Sequence[Node] = ()) -> None:
-        self.stores = stores
-        self.blocking = blocking
+    def __init__(self, parts: Sequence[Lifecycle] = ()) -> None:
+        self.parts = parts
         self.monitor = threading.RLock()
         self.pool = ThreadPool(self._in_background)
         super().__init__()
@@ -211,27 +212,27 @@ class Threads(Driver):
         CLOSER.close_later(lambda: self._end(last()))
 
     def close(self) -> None:
-        """End the background threads and close the stores."""
-        for node in self.blocking:
-            node.interrupt()
-        with self.monitor:
-            for store in self.stores:
-                store.interrupt()
+        """End the background threads and close the store."""
+        for part in self.parts:
+            with self._monitor_of(part):
+                part.wake()
         self.pool.close(JOIN_TIMEOUT)
-        for node in self.blocking:
-            node.close()
-        with self.monitor:
-            for store in self.stores:
-                store.close()
+        for part in self.parts:
+            with self._monitor_of(part):
+                part.close()
+
+    def _monitor_of(self, part: Lifecycle) -> AbstractContextManager[object]:
+        """What to hold while a method of *part* is called. To close a node that blocks may take as
+        long as the call that a thread is in; the monitor is never held during a wait.
+        """
+        return nullcontext() if isinstance(part, BlockingNode) else self.monitor
 
     def after_fork(self) -> None:
         """In a forked child: only the forking thread runs, and nothing is held."""
         self.monitor = threading.RLock()
         self.pool = ThreadPool(self._in_background)
-        for node in self.blocking:
-            node.after_fork()
-        for store in self.stores:
-            store.after_fork()
+        for part in self.parts:
+            part.after_fork()
         self.forgotten(forked_message(), False)
 
 

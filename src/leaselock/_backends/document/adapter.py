@@ -5,7 +5,7 @@ of the lock, with a version that changes with every write. An adapter is
 
 * a `DocumentStore`: reads, writes and lists documents. Its calls block; several of them run at the
   same time, each in a thread of its own, with threads and with asyncio alike;
-* where the store reports changes, a *listener*: another `Node`, which answers `Changes`;
+* where the store reports changes, a *listener*: another `BlockingNode`, which answers `Changes`;
 * `Traits`: what the protocol cannot see in the replies;
 * a `StoreType`, whose function *open* returns `leaselock._backends.document.store.opened(...)`.
 
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._core.backend import Doctor, Finding, Setup
 from leaselock._core.effects import Request, Signal
-from leaselock._core.lifecycle import Node
+from leaselock._core.lifecycle import BlockingNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ class Traits(NamedTuple):
     """
 
 
-class DocumentStore(Node):
+class DocumentStore(BlockingNode):
     """Carries out the requests of one client. The methods block, and are called by several threads
     at the same time.
 

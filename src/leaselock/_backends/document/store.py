@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from leaselock._backends.document.adapter import DocumentStore
     from leaselock._backends.url import StoreURL
-    from leaselock._core.lifecycle import Node
+    from leaselock._core.lifecycle import BlockingNode
 
 # The options that the URL of each such store has.
 COMMON_OPTIONS = ("poll", "token_ttl")
@@ -41,7 +41,7 @@ def opened(
     kind: StoreType,
     url: StoreURL,
     store: DocumentStore,
-    listener: Node | None,
+    listener: BlockingNode | None,
     now: Callable[[], float],
     *,
     shown: str,
@@ -69,8 +69,8 @@ def opened(
             token_ttl=ttl,
         )
 
-    nodes = (store,) if listener is None else (store, listener)
-    return Opened(backend, default, shown, blocking=nodes)
+    parts = (store,) if listener is None else (store, listener)
+    return Opened(backend, default, shown, parts=parts)
 
 
 def _random_id() -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends.document.adapter import Changed, Changes
 from leaselock._core.hold import CLIENT_CLOSED
-from leaselock._core.lifecycle import Node
+from leaselock._core.lifecycle import BlockingNode
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Watched:
         self.wanted = set(versions)
 
 
-class StreamListener(Node):
+class StreamListener(BlockingNode):
     """Waits for changes of documents. A store says how to open a stream and what its lines say."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -186,7 +186,7 @@ class StreamListener(Node):
             with contextlib.suppress(OSError):
                 outer.send(b".")
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End the present call; refuse those to come until `close`."""
         self.ended = True
         self._wake()

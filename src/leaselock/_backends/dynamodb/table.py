@@ -148,15 +148,15 @@ class Table(DocumentStore):
             reply = self._call("describe_table", until, (MISSING,))
             if reply.get("Table", {}).get("TableStatus") in ("ACTIVE", "UPDATING"):
                 return
-            if self.now() + CREATION_POLL >= until or self.connection.repeater.interrupted.wait(
+            if self.now() + CREATION_POLL >= until or self.connection.repeater.closing.wait(
                 CREATION_POLL
             ):
                 text = f"DynamoDB still creates the table {self.table!r}: run setup again"
                 raise NotApplied(f"{text} in a minute, to enable its time to live", "refused")
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End the wait for a table, and pauses."""
-        self.connection.interrupt()
+        self.connection.wake()
 
     def close(self) -> None:
         """Close the connections."""

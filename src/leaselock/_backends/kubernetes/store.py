@@ -157,10 +157,10 @@ class KubernetesStore(DocumentStore):
             return Found(document(lease), _version(lease))
         return self._found(name, lease, None)
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End the pauses between requests; refuse those to come until `close`."""
-        super().interrupt()
-        self.api.repeater.interrupt()
+        super().wake()
+        self.api.repeater.wake()
 
     def close(self) -> None:
         """Close the connections."""

@@ -31,7 +31,7 @@ from leaselock._core.backend import (
     Watch,
 )
 from leaselock._core.entry_row import Entry, EntryRow
-from leaselock._core.lifecycle import Node
+from leaselock._core.lifecycle import BlockingNode
 from leaselock._core.queue import NodeBackend
 from leaselock.errors import NotApplied
 
@@ -224,7 +224,7 @@ def database_of(name: str, now: Callable[[], float]) -> SharedDatabase:
         return DATABASES.setdefault((os.getpid(), name), SharedDatabase(now))
 
 
-class Store(Node):
+class Store(BlockingNode):
     """The node of one client that carries out requests."""
 
     def __init__(self, name: str, now: Callable[[], float]) -> None:
@@ -265,7 +265,7 @@ class Store(Node):
         self.database = database_of(self.name, self.now)
 
 
-class Listener(Node):
+class Listener(BlockingNode):
     """The node of one client that waits for messages."""
 
     def __init__(self, store: Store) -> None:
@@ -296,7 +296,7 @@ class Listener(Node):
         if self.messages is not None:
             self.messages.put(None)
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End the present call; refuse those to come until `close`."""
         self.ended = True
         self._wake()
@@ -322,7 +322,7 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
         STORE.check_protocol(protocol)
         return NodeBackend(CAPABILITIES, store, listener)
 
-    return Opened(backend, default, url, blocking=(store, listener))
+    return Opened(backend, default, url, parts=(store, listener))
 
 
 STORE = StoreType("memory", {"queue": CAPABILITIES}, open_store)

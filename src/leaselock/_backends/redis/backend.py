@@ -151,7 +151,7 @@ class RedisBackend(Backend):
 
     def after_fork(self) -> None:
         """After a fork: the store has let go of everything by itself."""
-        self.locks.reset()
+        self.locks.after_fork()
 
 
 class ScriptedBackend(RedisBackend):

@@ -373,7 +373,7 @@ class BlockingConnection(Connection):
         else:
             self.sock.close()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """Close the child's descriptor; the parent's connection stays open."""
         self.open = False
         for sock in (self.sock, self.connecting and self.connecting._sock):

@@ -123,7 +123,7 @@ class KeyTracking:
         if watch is not None and not self.pool.shared:
             self.pool.put(watch.connection)
 
-    def interrupt(self) -> None:
+    def end_waits(self) -> None:
         """Let all watchers look: the client is closing."""
         for watch in list(self.watches.values()):
             watch.signal.set()

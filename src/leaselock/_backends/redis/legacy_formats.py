@@ -489,6 +489,6 @@ class LegacyLock:
         """End all waits: the client is closing."""
         self.closing.set()
 
-    def reset(self) -> None:
+    def after_fork(self) -> None:
         """After a fork: no claim waits here."""
         self.closing = Signal()

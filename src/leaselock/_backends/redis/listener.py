@@ -553,11 +553,11 @@ class Listener:
             if waiter is not None:
                 waiter.signal.set()
 
-    def interrupt(self) -> None:
+    def end_waits(self) -> None:
         """End all waits: the client is closing."""
         self.closing = True
         self.plan_changed.set()
-        self.tracking.interrupt()
+        self.tracking.end_waits()
         for waiter in list(self.waiting.values()):
             waiter.signal.set()
 

@@ -115,7 +115,7 @@ class Connection(abc.ABC):
         """Close; a call that is under way fails soon."""
 
     @abc.abstractmethod
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """Close the descriptor only: after a fork, or when the event loop is closed."""
 
 

@@ -407,7 +407,7 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
             # At once: closing TLS in order takes the loop longer than its owner lets it run.
             self.transport.abort()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """Close the descriptor only: the loop belongs to the parent process, or is closed."""
         self.open = False
         if self.transport is not None:

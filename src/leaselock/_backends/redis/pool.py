@@ -230,12 +230,12 @@ class Pool:
         for queue in queues.values():
             _fail(queue, Unreachable("the client was closed"))
 
-    def abandon(self) -> None:
-        """Let go of all descriptors (`Connection.abandon`), those in use included."""
+    def after_fork(self) -> None:
+        """Let go of all descriptors (`Connection.after_fork`), those in use included."""
         connections = self.connections
         self._begin()
         for connection in connections:
-            connection.abandon()
+            connection.after_fork()
 
 
 def _next(queue: deque[QueuedRequest]) -> QueuedRequest | None:

@@ -658,9 +658,9 @@ class ScriptedLock:
 
     def close(self) -> None:
         """End all waits: the client is closing."""
-        self.listener.interrupt()
+        self.listener.end_waits()
 
-    def reset(self) -> None:
+    def after_fork(self) -> None:
         """After a fork: `SharedState.after_fork` has forgotten the claims."""
 
 

@@ -63,9 +63,9 @@ class SharedState(Lifecycle):
         """The index that the key of a lock is in."""
         return index_of(slot_of(lock) if self.topology.divided else None, self.settings.prefix)
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End all waits; every other call has a deadline."""
-        self.listener.interrupt()
+        self.listener.end_waits()
 
     def close(self) -> None:
         """Close all connections; the next request connects anew."""
@@ -76,7 +76,7 @@ class SharedState(Lifecycle):
     def after_fork(self) -> None:
         """Let go of the descriptors: after a fork, or when the event loop is closed."""
         self.listener.clear()
-        self.pool.abandon()
+        self.pool.after_fork()
         self._forget()
 
     def _forget(self) -> None:

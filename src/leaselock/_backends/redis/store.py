@@ -67,7 +67,7 @@ def open_store(
             warnings.warn(UNSAFE.format(chosen, FORMS[chosen].danger), UnsafeProtocolWarning, 2)
         return store.backend(chosen)
 
-    return Opened(backend, default, settings.shown, stores=(store,))
+    return Opened(backend, default, settings.shown, parts=(store,))
 
 
 def _connection_type(*, aio: bool) -> Any:

@@ -37,8 +37,8 @@ def open_masters(
         return Redlock(masters, _capabilities(masters), now, chance)
 
     shown = ",".join(one.shown for one in opened)
-    lifecycles = tuple(one.stores[0] for one in opened)
-    return Opened(backend, "redlock", shown, stores=lifecycles)
+    parts = tuple(part for one in opened for part in one.parts)
+    return Opened(backend, "redlock", shown, parts=parts)
 
 
 def _without_protocol(target: object) -> object:
@@ -63,7 +63,7 @@ def _checked(opened: Sequence[Opened]) -> list[VotingStore]:
     stores: list[VotingStore] = []
     shown = [one.shown for one in opened]
     for one in opened:
-        store = one.stores[0] if one.stores else None
+        store = one.parts[0] if one.parts else None
         if not isinstance(store, VotingStore):
             raise ValueError(f"a Redlock is made of Redis masters, and {one.shown} is none")
         if shown.count(one.shown) > 1:

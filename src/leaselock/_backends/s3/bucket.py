@@ -136,9 +136,9 @@ class Bucket(DocumentStore):
             self._call("create_bucket", until, ("BucketAlreadyOwnedByYou",), **place)
         return (f"create the bucket {self.bucket}",)
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End pauses between requests."""
-        self.connection.interrupt()
+        self.connection.wake()
 
     def close(self) -> None:
         """Close the connections."""

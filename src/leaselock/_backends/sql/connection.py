@@ -108,7 +108,7 @@ class Connection(Protocol):
         """End it."""
         ...
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: close its descriptors without sending anything."""
         ...
 

@@ -124,7 +124,9 @@ class DisconnectWatcher(wire.Protocol):
         os.close(self.read)
         os.close(self.write)
 
-    release_inherited = release
+    def after_fork(self) -> None:
+        """Close the descriptors."""
+        self.release()
 
 
 class ThreadWatcher(ThreadWire, DisconnectWatcher):

@@ -288,7 +288,7 @@ class Mysql(DatabaseProtocol):
             self.shutdown()
             self.conn.close()
 
-    def release_inherited(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: close the descriptor without sending anything to the server."""
         conn, self.conn, self.connecting = self.conn or self.connecting, None, None
         connected = self.socket or (conn and conn._sock)

@@ -116,7 +116,7 @@ class NotificationListener:
         if connection is not None:
             self.pool.discard(connection)
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End the wait, and every wait to come until `close`."""
         self.ended.set()
         for connection in self.connections.values():
@@ -129,7 +129,7 @@ class NotificationListener:
             self._disconnect(client)
         self.reset()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: the pool lets go of the connections."""
         self.pool.server.listening.clear()
         self.reset()

@@ -178,12 +178,12 @@ class Pool:
             connection.close()
         self.reset()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: let go of the connections of the parent."""
         connections = self.connections
         self.reset()
         for connection in connections:
-            connection.abandon()
+            connection.after_fork()
 
 
 def malformed(error: Exception) -> OutcomeUnknown:

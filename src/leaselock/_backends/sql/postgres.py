@@ -260,7 +260,7 @@ class Postgres(DatabaseProtocol):
         if self.socket is not None:
             self.socket.close()
 
-    def release_inherited(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: close the descriptors without sending anything to the server."""
         conn, self.conn, self.connecting = self.conn or self.connecting, None, None
         if conn is not None:

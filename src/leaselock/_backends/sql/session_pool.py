@@ -390,7 +390,7 @@ class SessionPool:
                 connection.ended = True
                 connection.connection.cut()
 
-    def interrupt(self) -> None:
+    def end_waits(self) -> None:
         """End every wait, and every wait to come until `close`."""
         self.ended.set()
         for watcher in self.watchers.values():
@@ -404,9 +404,9 @@ class SessionPool:
         for watcher in watchers.values():
             watcher.close()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: forget all sessions; the pool lets go of their connections."""
         watchers = self.watchers
         self.reset()
         for watcher in watchers.values():
-            watcher.abandon()
+            watcher.after_fork()

@@ -94,10 +94,10 @@ class SqlStore(Lifecycle):
             return LeaseBackend(self)
         return SessionBackend(protocol, self.sessions, self.request)
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End every wait without a deadline, until `close`."""
-        self.listener.interrupt()
-        self.sessions.interrupt()
+        self.listener.wake()
+        self.sessions.end_waits()
 
     def close(self) -> None:
         """Close all connections; the next request opens new ones."""
@@ -111,9 +111,9 @@ class SqlStore(Lifecycle):
             self.close()
             return
         self.pid = os.getpid()
-        self.listener.abandon()
-        self.sessions.abandon()
-        self.pool.abandon()
+        self.listener.after_fork()
+        self.sessions.after_fork()
+        self.pool.after_fork()
 
 
 class LeaseBackend(QueueBackend):
@@ -178,7 +178,7 @@ def open_store(named: object, now: Callable[[], float], *, aio: bool = False) ->
     def backend(protocol: str | None) -> QueueBackend | SessionBackend:
         return store.backend(kind.check_protocol(protocol or default))
 
-    return Opened(backend, default, target.shown, stores=(store,))
+    return Opened(backend, default, target.shown, parts=(store,))
 
 
 def _of_engine(engine: object) -> Target:

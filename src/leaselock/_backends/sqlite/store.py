@@ -51,7 +51,7 @@ from leaselock._core.backend import (
     Unreadable,
     Watch,
 )
-from leaselock._core.lifecycle import Node
+from leaselock._core.lifecycle import BlockingNode
 from leaselock._core.queue import NodeBackend
 from leaselock._named_tuple import NamedTuple
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
@@ -87,7 +87,7 @@ class Position(NamedTuple):
     """The last name that was tidied."""
 
 
-class Store(Node):
+class Store(BlockingNode):
     """Executes requests, one at a time."""
 
     def __init__(self, file: File) -> None:
@@ -298,7 +298,7 @@ class Store(Node):
         self.file.after_fork()
 
 
-class Listener(Node):
+class Listener(BlockingNode):
     """Waits for messages and deaths of other clients on this machine."""
 
     def __init__(self, file: File) -> None:
@@ -329,7 +329,7 @@ class Listener(Node):
         except OSError as error:
             raise NotApplied(f"{self.file.path}: {error}") from error
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End the call in progress; refuse those to come until `close`."""
         self.ended = True
         if self.file.liveness is not None:
@@ -377,7 +377,7 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
         STORE.check_protocol(protocol)
         return NodeBackend(CAPABILITIES, store, listener)
 
-    return Opened(backend, default, f"sqlite:///{file.path}", blocking=(store, listener))
+    return Opened(backend, default, f"sqlite:///{file.path}", parts=(store, listener))
 
 
 STORE = StoreType(

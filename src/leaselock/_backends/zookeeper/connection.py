@@ -273,7 +273,7 @@ class PendingEvents:
         self.mailbox = mailbox
         mailbox.notify = notify
         # What was put before that is not waited for.
-        if mailbox.events or connection.interrupted:
+        if mailbox.events or connection.closing:
             notify()
 
     def cancel(self) -> None:
@@ -282,7 +282,7 @@ class PendingEvents:
 
     def result(self) -> tuple[str, ...]:
         """All events; none after the deadline."""
-        if self.connection.interrupted:
+        if self.connection.closing:
             raise NotApplied("the client was closed")
         return self.mailbox.take()
 
@@ -449,7 +449,7 @@ class Connection(Lifecycle):
         self.process = 0
         self.session = 0
         self.timeout = target.timeout
-        self.interrupted = False
+        self.closing = False
         self.mailboxes: list[Mailbox] = []
         self.connecting: set[Callable[[], None]] = set()
         # Batches without a reply; and when the last reply came, or the first of them was sent.
@@ -662,16 +662,16 @@ class Connection(Lifecycle):
             self.mailboxes.remove(mailbox)
         mailbox.take()
 
-    def interrupt(self) -> None:
+    def wake(self) -> None:
         """End every wait for events, and those to come until `close`."""
-        self.interrupted = True
+        self.closing = True
         for mailbox in self.mailboxes:
             mailbox.wake()
 
     def close(self) -> None:
         """End the session. A backend has usually done that already (`CloseSession`)."""
         self.end_session()
-        self.interrupted = False
+        self.closing = False
 
     def end_session(self) -> None:
         """End the session, and wait for that within limits."""
@@ -706,7 +706,7 @@ class Connection(Lifecycle):
             return
         self.mutex = threading.Lock()
         client, self.client, self.session = self.client, None, 0
-        self.interrupted, self.failure = False, None
+        self.closing, self.failure = False, None
         if client is not None:
             # Only this process's copies of the descriptors are closed. kazoo's thread is not here.
             for one in client.handler.sockets():

@@ -190,7 +190,7 @@ class SessionBackend(Maintenance):
         await self.end_leases()
         self.wake_all()
         try:
-            if self.connection.interrupted:
+            if self.connection.closing:
                 await Call(self.connection, CloseSession(), self.now() + CLOSE_TIMEOUT)
         finally:
             self.connection.unsubscribe(self.mailbox)

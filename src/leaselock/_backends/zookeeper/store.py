@@ -35,7 +35,7 @@ def open_store(named: object, now: Callable[[], float], *, aio: bool = False) ->
         warnings.warn(HERD, UnsafeProtocolWarning, stacklevel=2)
         return SingleBackend(connection, target.root, now)
 
-    return Opened(backend, target.protocol, target.shown, stores=(connection,))
+    return Opened(backend, target.protocol, target.shown, parts=(connection,))
 
 
 def _connection(target: Target, now: Callable[[], float], aio: bool) -> Connection:
