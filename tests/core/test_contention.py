@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Fixture, Refusing, mutex_of
+from tests.core.test_service import Fixture, Refusing, answer_by, mutex_of
 
 from leaselock._backends.memory.store import CAPABILITIES as MEMORY
 from leaselock._core import conversion
@@ -188,14 +188,14 @@ def test_a_store_that_does_not_answer_tells_nothing() -> None:
     backend: Any = service.contexts[None].registry.backend
     ask, failing = backend.request, [True]
 
-    async def request(wanted: Any, until: float) -> Any:
+    async def refused(request: Watch, until: float) -> Any:
         if failing:
             raise NotApplied("out of reach")
-        return await ask(wanted, until)
+        return await ask(request, until)
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
-        backend.request = request
+        answer_by(backend, Watch, refused)
         told = told_by(handle, machine)
         waiting(fixture)
         await Sleep(machine.now() + INTERVAL + 1.0)
@@ -214,13 +214,13 @@ def test_a_queue_that_cannot_be_read_tells_nothing() -> None:
     backend: Any = service.contexts[None].registry.backend
     ask = backend.request
 
-    async def request(wanted: Any, until: float) -> Any:
-        reply = await ask(wanted, until)
+    async def damaged(request: Watch, until: float) -> Any:
+        reply = await ask(request, until)
         return Watched(reply.state._replace(unreadable="damaged"), 0.0, notified=False)
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=LEASE).acquire(None)
-        backend.request = request
+        answer_by(backend, Watch, damaged)
         told = told_by(handle, machine)
         waiting(fixture)
         await Sleep(machine.now() + 2 * INTERVAL)

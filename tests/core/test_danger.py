@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Fixture, mutex_of
+from tests.core.test_service import Fixture, answer_by, mutex_of
 
+from leaselock._core.backend import Renew
 from leaselock._core.effects import Sleep
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.backend import Claim
     from leaselock._core.client_core import ClientCore
     from leaselock._core.lease_handle import LeaseHandle
 
@@ -31,15 +31,15 @@ def notes(machine: Machine, handle: LeaseHandle, *seconds: float) -> list[float]
 def silence(service: ClientCore, machine: Machine) -> list[bool]:
     """While the list is not empty, the store does not answer renewals."""
     backend: Any = service.contexts[None].registry.backend
-    renew, silent = backend.renew, [True]
+    carry_out, silent = backend.request, [True]
 
-    async def without_answer(claims: list[Claim], until: float) -> object:
+    async def without_answer(request: Renew, until: float) -> object:
         if silent:
             await Sleep(until)
             raise NotApplied("no answer")
-        return await renew(claims, until)
+        return await carry_out(request, until)
 
-    backend.renew = without_answer
+    answer_by(backend, Renew, without_answer)
     return silent
 
 

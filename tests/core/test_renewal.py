@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_modes import acquired, modes_in_store, written_and_read
-from tests.core.test_service import Fixture, Refusing, mutex_of
+from tests.core.test_service import Fixture, Refusing, answer_by, mutex_of
 from verification.simulation.simulator import Interrupted, Machine, Run, Simulator
 
 from leaselock._core import timing
-from leaselock._core.backend import Grant, Renew
+from leaselock._core.backend import Convert, Grant, Renew
 from leaselock._core.background import Background
 from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import FOREVER, CallUser, Signal, Sleep, Spawn, Wait
@@ -22,7 +22,7 @@ from leaselock.errors import LeaseLost, NotApplied, NotHeld
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.backend import Busy, Claim, Convert
+    from leaselock._core.backend import Busy, Claim
     from leaselock._core.effects import Operation
 
 
@@ -76,16 +76,17 @@ def test_a_renewal_whose_outcome_is_unknown_is_repeated() -> None:
     fixture = Fixture()
     machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
-    renew, tried = backend.renew, []
+    carry_out, tried = backend.request, []
 
-    async def unknown_once(claims: list[Claim], until: float) -> object:
+    async def unknown_once(request: Renew, until: float) -> object:
         tried.append(machine.now())
-        return [None for _ in claims] if len(tried) == 1 else await renew(claims, until)
+        first = len(tried) == 1
+        return [None for _ in request.claims] if first else await carry_out(request, until)
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=3.0).acquire(None)
         assert handle is not None
-        backend.renew = unknown_once
+        answer_by(backend, Renew, unknown_once)
         await Sleep(machine.now() + 1.2)
         assert len(tried) == 2
         # After a pause, but long before the next renewal would be due.
@@ -103,13 +104,13 @@ def test_renewals_that_stay_unknown_are_repeated_after_growing_pauses() -> None:
     backend: Any = service.contexts[None].registry.backend
     tried: list[float] = []
 
-    async def unknown(claims: list[Claim], until: float) -> object:
+    async def unknown(request: Renew, until: float) -> object:
         tried.append(machine.now())
-        return [None for _ in claims]
+        return [None for _ in request.claims]
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=30.0).acquire(None)
-        backend.renew = unknown
+        answer_by(backend, Renew, unknown)
         await Sleep(handle.hold.valid_until)
         assert handle.lost()
 
@@ -133,7 +134,7 @@ def test_refused_renewals_are_few_until_the_end_of_the_lease(events: bool, lease
     if events:
         service.listen(lambda event: None, rare=True)
 
-    async def refused(claims: list[Claim], until: float) -> object:
+    async def refused(request: Renew, until: float) -> object:
         tries.append(machine.now())
         await Sleep(machine.now() + 0.0005)
         raise NotApplied("connection refused")
@@ -145,7 +146,8 @@ def test_refused_renewals_are_few_until_the_end_of_the_lease(events: bool, lease
         others = [await mutex_of(service, name, lease=lease).acquire(None) for name in "bcde"]
         handle = await mutex_of(service, lease=lease).acquire(None)
         handle.on_lost(lambda lease: lost.append(machine.now()), handle, lambda lost: lost)
-        backend.renew, backend.release = refused, release
+        answer_by(backend, Renew, refused)
+        backend.release = release
         registry.release_later(others.pop().hold.claim._replace(id="pending"))
         await Sleep(handle.hold.valid_until + 0.1)
         assert lost == [pytest.approx(handle.hold.valid_until, abs=0.001)]
@@ -350,7 +352,7 @@ def test_a_downgrade_that_is_refused_is_repeated_after_growing_pauses() -> None:
             raise Refused
         raise NotApplied("the store refuses it at once")
 
-    backend.request = refuse
+    answer_by(backend, Convert, refuse)
     fixture.do(machine, write.release(), 10.0)
     pauses = [later - earlier for earlier, later in pairwise(tried)]
     # The first repetition follows the refusal at once.

@@ -114,6 +114,16 @@ class Refusing(NodeBackend):
         return await super().release(claim, tombstone=tombstone, until=until)
 
 
+def answer_by(backend: Any, kind: type, answer: Callable[..., Any]) -> None:
+    """Let *answer* carry out the requests of one kind in place of *backend*."""
+    carry_out = backend.request
+
+    def request(request: Any, until: float) -> Any:
+        return answer(request, until) if type(request) is kind else carry_out(request, until)
+
+    backend.request = request
+
+
 class Indexed(Refusing):
     """A backend whose store lists an index, which lacks a lock."""
 
@@ -853,13 +863,13 @@ def test_an_extension_with_an_unknown_outcome_raises_outcome_unknown() -> None:
     machine, service = fixture.client()
     backend: Any = service.contexts[None].registry.backend
 
-    async def unknown(claims: list[Claim], until: float) -> list[bool | None]:
-        return [None for _ in claims]
+    async def unknown(request: Renew, until: float) -> list[bool | None]:
+        return [None for _ in request.claims]
 
     async def whole() -> None:
         handle = await mutex_of(service).acquire(None)
         assert handle is not None
-        backend.renew = unknown
+        answer_by(backend, Renew, unknown)
         with pytest.raises(OutcomeUnknown, match="not known whether 'a' is still held"):
             await handle.extend(60.0)
         await handle.release()

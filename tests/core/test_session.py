@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_renewal import FullFixture
-from tests.core.test_service import mutex_of
+from tests.core.test_service import answer_by, mutex_of
 from verification.simulation.simulator import Interrupted
 
 from leaselock._backends.sqlite.store import CAPABILITIES
@@ -55,18 +55,18 @@ def test_an_interrupted_request_about_a_hold_that_it_would_end_goes_on(fails: bo
     backend = service.contexts[None].registry.backend
     backend.capabilities = backend.capabilities._replace(fragile_holds=True)
     handle = fixture.do(machine, mutex_of(service, lease=3.0, renew=False).acquire(None), 0.5)
-    renew: Any = backend.renew
+    carry_out: Any = backend.request
     begun, ended = Signal(), Signal()
 
-    async def slow(*words: Any, **named: Any) -> Any:
+    async def slow(request: Renew, until: float) -> Any:
         begun.set()
         await Sleep(machine.now() + 0.2)
         ended.set()
         if fails:
             raise OutcomeUnknown("no answer")
-        return await renew(*words, **named)
+        return await carry_out(request, until)
 
-    setattr(backend, "renew", slow)  # noqa: B010 - a method
+    answer_by(backend, Renew, slow)
     extending = machine.start(handle.extend(3.5))
     fixture.simulator.play(fixture.simulator.time + 0.1)
     assert begun.is_set

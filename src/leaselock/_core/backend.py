@@ -338,9 +338,9 @@ class Acquire(
     method = "acquire"
 
 
-class Renew(NamedTuple("Renew", [("claims", Sequence[Claim])]), Request[Sequence[bool]]):
+class Renew(NamedTuple("Renew", [("claims", Sequence[Claim])]), Request[Sequence[bool | None]]):
     """Make the lease of each claim end no sooner than its length from now; reply whether each
-    claim holds.
+    claim holds, None where that is not known.
     """
 
     __slots__ = ()
@@ -582,21 +582,14 @@ class Backend(abc.ABC):
         return error
 
     @abc.abstractmethod
-    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
-        """Renew many at once; for each: does it still hold? None where that is not known."""
-
-    @abc.abstractmethod
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release the claim, or cancel it while it waits; return whether it held."""
 
-    @abc.abstractmethod
-    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
-        """Change what ends the hold."""
-
     def request(self, request: Request[R], until: float) -> Awaitable[R]:
-        """Carry out one of the other requests: `Inspect`, `BreakLock`, `Watch`, `Convert`,
-        `Resize`, `Doctor`, `Setup`, `CollectGarbage`. As it is here, it calls the method that the
-        request names, with the fields of the request and *until*.
+        """Carry out one of the other requests: `Renew`, `SetLifetime`, `Inspect`, `Walk`,
+        `BreakLock`, `Watch`, `Convert`, `Resize`, `Doctor`, `Setup`, `CollectGarbage`. As it is
+        here, it calls the method that the request names, with the fields of the request and
+        *until*.
 
         A request of a kind that the capabilities exclude is never sent.
         """

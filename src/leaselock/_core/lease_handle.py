@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from leaselock._core import conversion, timing, validity
+from leaselock._core.backend import Renew, SetLifetime
 from leaselock._core.effects import FOREVER
 from leaselock._core.events import hold_event
 from leaselock._core.hold import (
@@ -320,7 +321,7 @@ class LeaseHandle:
     async def _set_lifetime(self, lifetime: Lifetime) -> tuple[int, ...]:
         registry, hold = self.registry, self.hold
         until = min(hold.valid_until, registry.env.now() + registry.op_timeout)
-        reply = await registry.backend.set_lifetime(hold.claim, lifetime, until)
+        reply = await registry.backend.request(SetLifetime(hold.claim, lifetime), until)
         if not reply.held:
             hold.lose(TAKEN)
             raise self.lost_error()
@@ -535,7 +536,9 @@ async def extend(registry: HoldRegistry, hold: Hold, length: float) -> None:
     try:
         claims = [hold.claim._replace(lease=length)]
         with timing.concerning(hold.claim.name):
-            answers = await registry.about_hold(partial(registry.backend.renew, claims, until))
+            answers = await registry.about_hold(
+                partial(registry.backend.request, Renew(claims), until)
+            )
         if answers[0] is None:
             raise OutcomeUnknown(
                 f"it is not known whether {hold.claim.name!r} is still held: try again"

@@ -33,6 +33,8 @@ from leaselock._core.backend import (
     Grant,
     HoldRecord,
     Inspect,
+    Renew,
+    SetLifetime,
     Walk,
     Watch,
 )
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+# The requests that concern shared leases.
+HERE = (BreakLock, Inspect, Renew, SetLifetime, Walk, Watch)
 # Seconds after its grant for which a lease is handed on: long holds are then served in the order of
 # the store, and short ones share the price of one grant.
 MAX_HANDOFF = 0.1
@@ -587,7 +591,7 @@ class LocalHandoff(Backend):
             claim if lease is None else lease.claim._replace(lease=claim.lease)
             for claim, lease in zip(claims, leases, strict=True)
         ]
-        answers = await self.backend.renew(wanted, until)
+        answers = await self.backend.request(Renew(wanted), until)
         for claim, lease, renewed in zip(wanted, leases, answers, strict=True):
             if lease is not None and renewed is not None:
                 end = validity.lease_end(self.capabilities, sent_at, claim.lease)
@@ -611,9 +615,9 @@ class LocalHandoff(Backend):
         """Change what ends the hold; it is not handed on any more."""
         lease = self._lease_of(claim)
         if lease is None:
-            return await self.backend.set_lifetime(claim, lifetime, until)
+            return await self.backend.request(SetLifetime(claim, lifetime), until)
         lease.stop_handoff()
-        reply = await self.backend.set_lifetime(lease.claim, lifetime, until)
+        reply = await self.backend.request(SetLifetime(lease.claim, lifetime), until)
         if reply.held and lifetime == "lease":
             waiter = self.waiters[claim.id]
             if waiter.queue.lease is lease:
@@ -624,7 +628,7 @@ class LocalHandoff(Backend):
 
     def request(self, request: Request[R], until: float) -> Awaitable[R]:
         """Carry out what concerns shared leases here; the store does all else."""
-        here = isinstance(request, (BreakLock, Inspect, Walk, Watch))
+        here = isinstance(request, HERE)
         return super().request(request, until) if here else self.backend.request(request, until)
 
     async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:

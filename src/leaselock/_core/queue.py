@@ -17,14 +17,10 @@ from leaselock._core.backend import (
     Capabilities,
     Claim,
     Grant,
-    Lifetime,
-    LifetimeSet,
     Listen,
     Mismatch,
     Release,
     Released,
-    Renew,
-    SetLifetime,
 )
 from leaselock._core.effects import Call, Signal, Wait
 from leaselock.errors import LimitMismatch, StoreError
@@ -75,10 +71,6 @@ class QueueBackend(Backend):
             self.wake(reply.notified)
         return reply  # type: ignore[no-any-return]
 
-    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
-        """Renew all in one request."""
-        return await self.send(Renew(claims), until)
-
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release, or leave the queue."""
         return self.was_held(await self.send(Release(claim, tombstone), until))
@@ -88,10 +80,6 @@ class QueueBackend(Backend):
         if reply.notified:
             self.wake(reply.notified)
         return reply.was == "held"
-
-    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
-        """Change what ends the hold."""
-        return await self.send(SetLifetime(claim, lifetime), until)
 
     def heard(self, claim_ids: Sequence[str]) -> None:
         """Wake the claims that a listener has reported."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from leaselock._core import conversion, timing, validity
+from leaselock._core.backend import Renew
 from leaselock._core.effects import FOREVER, CallUser, Sleep, Spawn
 from leaselock._core.events import LATE, hold_event
 from leaselock._core.hold import CLIENT_CLOSED, TAKEN, Hold, State
@@ -110,7 +111,7 @@ class Renewer:
         until = min(until, max(danger, (sent_at + until) / 2))
         claims = [self._wanted(hold, sent_at) for hold in holds]
         try:
-            answers = await registry.backend.renew(claims, until)
+            answers = await registry.backend.request(Renew(claims), until)
         except StoreError as error:
             self._try_again(holds)
             self._report("renewal_failed", holds, str(error))

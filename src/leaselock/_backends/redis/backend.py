@@ -17,8 +17,6 @@ from leaselock._core.backend import (
     Collected,
     Finding,
     Grant,
-    Lifetime,
-    LifetimeSet,
     Watched,
 )
 from leaselock.errors import LimitMismatch
@@ -74,20 +72,10 @@ class RedisBackend(Backend):
                 return change
         return self.locks.await_wakeup(claim, until)
 
-    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
-        """Renew all in one request."""
-        with PUBLIC_ERRORS:
-            return await self.locks.renew(claims, until)
-
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release, or leave the queue."""
         with PUBLIC_ERRORS:
             return (await self.locks.release(claim, tombstone, until)).was == "held"
-
-    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
-        """Change what ends the hold."""
-        with PUBLIC_ERRORS:
-            return await self.locks.set_lifetime(claim, lifetime, until)
 
     async def request(self, request: Request[R], until: float) -> R:
         """Carry out one request. What depends on the format is a method of its locks."""
