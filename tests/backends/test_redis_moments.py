@@ -43,7 +43,7 @@ from leaselock._core.backend import (
     Renew,
     SetLifetime,
 )
-from leaselock._core.effects import Call
+from leaselock._core.effects import Call, Wait
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leaselock._backends.redis.messages import Send
+    from leaselock._backends.redis.pool import Pool
 
 HERE = Address("nowhere", 6379)
 RIVAL = claim_of("9" * 32, "a", 1, 30.0)
@@ -249,6 +250,58 @@ def test_a_request_that_waits_for_a_connection_has_a_deadline() -> None:
     with pytest.raises(Unreachable, match="no connection within its time"):
         waiting.send(False)
     connecting.close()
+
+
+def begun(pool: Pool, requests: int) -> list[Any]:
+    """Requests for a connection; the first one connects, and the others wait for it."""
+    gets = [pool.get(HERE, 1.0).__await__() for _ in range(requests)]
+    effects = [get.send(None) for get in gets]
+    assert [type(effect) for effect in effects] == [Call, *[Wait] * (requests - 1)]
+    return gets
+
+
+def ended(get: Any, answer: object) -> Any:
+    """The connection that a request gets with the answer to its effect."""
+    with pytest.raises(StopIteration) as stopped:
+        get.send(answer)
+    return stopped.value.value[0]
+
+
+def test_requests_that_wait_for_an_attempt_share_its_connection() -> None:
+    pool = Fixture(shared=True).store.pool
+    connecting, *waiting = begun(pool, 3)
+    for connection in pool.connections:
+        connection.open = True
+    found = [ended(connecting, None), *(ended(get, True) for get in waiting)]
+    assert len({*found}) == len(pool.connections) == 1
+    assert found[0].users == 3
+
+
+def test_requests_that_wait_for_an_attempt_fail_with_it() -> None:
+    pool = Fixture(shared=True).store.pool
+    connecting, *waiting = begun(pool, 3)
+    with pytest.raises(NotApplied):
+        connecting.throw(NotApplied("wrong password"))
+    for get in waiting:
+        with pytest.raises(Unreachable, match="wrong password"):
+            get.send(True)
+    assert not pool.connections
+    begun(pool, 2)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["cancelled", "lost at once"])
+def test_after_an_attempt_without_a_connection_one_request_connects(lost: bool) -> None:
+    pool = Fixture(shared=True).store.pool
+    connecting, first, second = begun(pool, 3)
+    if lost:
+        ended(connecting, None)  # it is not open
+    else:
+        with pytest.raises(GeneratorExit):
+            connecting.throw(GeneratorExit)
+    again = first.send(True)
+    assert isinstance(second.send(True), Wait)
+    again.node.open = True
+    assert ended(first, None) is ended(second, True) is again.node
 
 
 # --- requests -------------------------------------------------------------------------------------

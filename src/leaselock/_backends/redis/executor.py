@@ -22,8 +22,9 @@ from leaselock._backends.redis.messages import (
     SendInTime,
     Unreachable,
 )
+from leaselock._backends.redis.pool import Attempt, Pool
 from leaselock._core.backend import Unreadable
-from leaselock._core.effects import Signal, Sleep, Wait
+from leaselock._core.effects import Sleep
 from leaselock._core.timing import pause
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from leaselock._backends.redis.listener import Listener
     from leaselock._backends.redis.messages import Command, Waiting
-    from leaselock._backends.redis.pool import Pool
     from leaselock._backends.redis.scripts import Script
     from leaselock._backends.redis.topology import Topology
 
@@ -87,16 +87,6 @@ def is_partial(error: Exception) -> bool:
     return IN_SCRIPT in str(error) and code not in AT_FIRST and code not in TEMPORARY
 
 
-class Search:
-    """A search for the server of a key, which other requests wait for."""
-
-    __slots__ = ("ended", "error")
-
-    def __init__(self) -> None:
-        self.ended = Signal()
-        self.error: Unreachable | None = None
-
-
 class Executor:
     """Carries out commands on the servers of one store."""
 
@@ -114,7 +104,7 @@ class Executor:
         self.now = now
         self.random = random
         # The search for the server of a key that is under way.
-        self.search: Search | None = None
+        self.search: Attempt | None = None
         # The scripts whose text is being sent to a server by one of the callers.
         self.loading: set[tuple[Address, str]] = set()
 
@@ -208,14 +198,11 @@ class Executor:
         asks the servers, and the others wait for its answer.
         """
         while (search := self.search) is not None:
-            if not await Wait(search.ended, until) and not search.ended.is_set:
-                raise Unreachable("the servers have not said yet which of them has the key")
-            if search.error is not None:
-                raise Unreachable(str(search.error)) from search.error
+            await search.wait(until, "the servers have not said yet which of them has the key")
             address = self.topology.known(key)
             if address is not None:
                 return address
-        search = self.search = Search()
+        search = self.search = Attempt()
         try:
             return await self.topology.find(key, self.send, until)
         except Unreachable as error:

@@ -1,16 +1,14 @@
-"""The connections of one client, and the queue for them. One text for threads and asyncio.
+"""The connections of one client. One text for threads and asyncio.
 
 Threads have *exclusive* connections: one request at a time, as many connections as there are
 requests. Tasks have one *shared* connection to each server, which carries any number of requests.
 
-A task that finds another one connecting queues, first in, first out. Its turn ends with the
-connection, with an error, or with the right to connect, which is passed on when its owner is
-cancelled. Time spent in the queue does not count against the request.
+A task that finds another one connecting waits for its `Attempt`. That time does not count against
+the request.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis.messages import Connect, Unreachable
@@ -21,24 +19,31 @@ if TYPE_CHECKING:
 
     from leaselock._backends.redis.messages import Address, Connection, Send
 
-# The least time that a task waits in the queue; without it, one whose time is over would not wait
-# at all, even if its turn is next.
+# The least time that a task waits for another one's attempt; without it, one whose time is over
+# would not wait at all, even if the attempt ends next.
 LEAST = 0.25
 # Seconds after which unused exclusive connections are closed, except for the last few.
 UNUSED_FOR = 60.0
 KEPT_UNUSED = 4
 
 
-class QueuedRequest:
-    """One task in a queue."""
+class Attempt:
+    """Something that one request does for all: to connect, or to find a server. The others wait for
+    its end. If it fails, they fail with its error; if it is cancelled, one of them tries.
+    """
 
-    __slots__ = ("connection", "error", "left", "signal")
+    __slots__ = ("ended", "error")
 
     def __init__(self) -> None:
-        self.signal = Signal()
-        self.connection: Connection | None = None
+        self.ended = Signal()
         self.error: Exception | None = None
-        self.left = False
+
+    async def wait(self, until: float, late: str) -> None:
+        """Wait for its end; `Unreachable` if it fails, or with the text *late* by then."""
+        if not await Wait(self.ended, until) and not self.ended.is_set:
+            raise Unreachable(late)
+        if self.error is not None:
+            raise Unreachable(str(self.error)) from self.error
 
 
 class Pool:
@@ -63,8 +68,8 @@ class Pool:
         # Exclusive: those in no use, the one used last at the end. Shared: the one of each server.
         self.idle: dict[Address, list[Connection]] = {}
         self.connections: set[Connection] = set()
-        self.connecting: set[Address] = set()
-        self.queues: dict[Address, deque[QueuedRequest]] = {}
+        # Shared: the servers that a task connects to.
+        self.attempts: dict[Address, Attempt] = {}
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -128,24 +133,6 @@ class Pool:
         self.connections.discard(connection)
         connection.close()
 
-    def _serve(self, connection: Connection) -> None:
-        """Give a new connection to all that have queued for it; if it is lost, let one connect."""
-        if not connection.open:
-            self._pass_on(connection.address)
-            return
-        queue = self.queues.pop(connection.address, deque[QueuedRequest]())
-        while (queued := _next(queue)) is not None:
-            connection.users += 1
-            queued.connection = connection
-            queued.signal.set()
-
-    def _pass_on(self, address: Address) -> None:
-        """Let the first in the queue connect, unless another task is connecting."""
-        queued = None if address in self.connecting else _next(self.queues.get(address, deque()))
-        if queued is not None:
-            self.connecting.add(address)
-            queued.signal.set()
-
     # --- waiting --------------------------------------------------------------------------------
 
     async def get(self, address: Address, until: float) -> tuple[Connection, float]:
@@ -153,58 +140,46 @@ class Pool:
         connection = self.take(address)
         if connection is not None:
             return connection, until
+        if not self.shared:
+            if len(self.connections) >= KEPT_UNUSED and self.on_many:
+                await self.on_many()
+            return await self._connect(address, until), until
         began = self.now()
-        if self.shared and address in self.connecting:
-            connection = await self._queue(address, until)
+        while connection is None and (attempt := self.attempts.get(address)) is not None:
+            late = f"{address}: no connection within its time"
+            await attempt.wait(max(until, began + LEAST), late)
+            connection = self.take(address)
         if connection is None:
-            connection = await self._connect(address, until)
-        return connection, until + self.now() - began if self.shared else until
+            connection = await self._connect_for_all(address, until)
+        return connection, until + self.now() - began
 
-    async def _queue(self, address: Address, until: float) -> Connection | None:
-        """Wait for a connection; None is the right to make it."""
-        queued = QueuedRequest()
-        self.queues.setdefault(address, deque()).append(queued)
-        until = max(until, self.now() + LEAST)
+    async def _connect_for_all(self, address: Address, until: float) -> Connection:
+        attempt = self.attempts[address] = Attempt()
         try:
-            if not await Wait(queued.signal, until) and not queued.signal.is_set:
-                raise Unreachable(f"{address}: no connection within its time")
-            if queued.error is not None:
-                raise Unreachable(str(queued.error)) from queued.error
-        except BaseException:
-            queued.left = True
-            if queued.connection is not None:
-                self.put(queued.connection)
-            elif queued.signal.is_set and queued.error is None:
-                self.connecting.discard(address)
-                self._pass_on(address)
+            connection = await self._connect(address, until)
+            self.idle[address] = [connection]
+        except Exception as error:
+            attempt.error = error
             raise
-        return queued.connection
+        finally:
+            if self.attempts.get(address) is attempt:
+                del self.attempts[address]
+            attempt.ended.set()
+        return connection
 
     async def _connect(self, address: Address, until: float) -> Connection:
-        if len(self.connections) >= KEPT_UNUSED and self.on_many and not self.shared:
-            await self.on_many()
         connection = self.connection_to(address)
         connection.generation = self.generation
         connection.users = 1
         self.idle.setdefault(address, [])
         self.connections.add(connection)
-        self.connecting.add(address)
         try:
             await Call(connection, Connect(), until)
             if connection.generation is not self.generation:
                 raise Unreachable("the client was closed meanwhile")
-        except BaseException as error:
+        except BaseException:
             self._discard(connection)
-            if connection.generation is self.generation:
-                self.connecting.discard(address)
-                if isinstance(error, Exception):
-                    _fail(self.queues.pop(address, deque()), error)
-                self._pass_on(address)
             raise
-        self.connecting.discard(address)
-        if self.shared:
-            self.idle[address] = [connection]
-            self._serve(connection)
         return connection
 
     async def exchange(self, address: Address, message: Send, until: float) -> list[Any]:
@@ -222,13 +197,14 @@ class Pool:
 
     def close(self) -> None:
         """Close all connections; an exclusive one that is in use is closed by its last user."""
-        connections, queues = self.connections, self.queues
+        connections, attempts = self.connections, self.attempts
         self._begin()
         for connection in connections:
             if self.shared or not connection.users:
                 connection.close()
-        for queue in queues.values():
-            _fail(queue, Unreachable("the client was closed"))
+        for attempt in attempts.values():
+            attempt.error = Unreachable("the client was closed")
+            attempt.ended.set()
 
     def after_fork(self) -> None:
         """Let go of all descriptors (`Connection.after_fork`), those in use included."""
@@ -236,17 +212,3 @@ class Pool:
         self._begin()
         for connection in connections:
             connection.after_fork()
-
-
-def _next(queue: deque[QueuedRequest]) -> QueuedRequest | None:
-    while queue:
-        queued = queue.popleft()
-        if not queued.left:
-            return queued
-    return None
-
-
-def _fail(queue: deque[QueuedRequest], error: Exception) -> None:
-    while (queued := _next(queue)) is not None:
-        queued.error = error
-        queued.signal.set()
