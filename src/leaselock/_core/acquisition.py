@@ -111,7 +111,7 @@ class LockObject(Protocol):
         """The same for a stronger mode, or a longer lease."""
         ...
 
-    def take_cached(self, owner: Owner) -> Hold | None:
+    def take_cached(self, owner: Owner, now: float) -> Hold | None:
         """Take the lease that this client has kept, in one step and without a request."""
         ...
 
@@ -193,7 +193,7 @@ class Acquisition(Retry, ShortOperation[T]):
         if hold is not None:
             return self._lease(hold) if self.mutex.nest(hold) else UNFINISHED
         if self.options.cached:
-            hold = self.mutex.take_cached(owner)
+            hold = self.mutex.take_cached(owner, self.began)
             return UNFINISHED if hold is None else self._lease(self._acquired(hold))
         if (
             registry.listeners.all
@@ -315,7 +315,7 @@ class Acquisition(Retry, ShortOperation[T]):
         if (hold := self._outer()) is not None:
             busy = None if mutex.nest(hold) else await mutex.extend_and_nest(hold, self.deadline)
             return busy or hold
-        if self.options.cached and (hold := mutex.take_cached(owner)) is not None:
+        if self.options.cached and (hold := mutex.take_cached(owner, self.began)) is not None:
             return self._acquired(hold)
         note = "" if registry.note is None else await ask_note(registry.note)
         self.claim = mutex.claim(owner, self.permits, note)

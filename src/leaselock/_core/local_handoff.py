@@ -569,16 +569,12 @@ class LocalHandoff(Backend):
 
     # --- cached leases ----------------------------------------------------------------------------
 
-    def cached_lease(self, name: str, lease_time: float, now: float) -> SharedLease | None:
-        """The cached lease of a lock, if a claim of that length can take it now."""
-        queue = self.queues.get(name)
-        return None if queue is None else queue.cached_lease(lease_time, now)
-
-    def take_cached(self, lease: SharedLease, claim: Claim) -> int:
-        """Take a cached lease; return the fencing token."""
-        waiter = self.waiter_for(claim)
-        waiter.queue.give(lease, waiter)
-        self._wake_watchers(claim.name)
+    def take_cached(self, queue: LocalQueue, lease: SharedLease, claim: Claim) -> int:
+        """Take the cached lease of a queue; return the fencing token."""
+        waiter = self.waiters[claim.id] = LocalWaiter(claim, queue)
+        queue.give(lease, waiter)
+        if self.watching:
+            self._wake_watchers(claim.name)
         return waiter.token
 
     # --- leases in use ----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from leaselock._core import conversion
 from leaselock._core.acquisition import Acquisition, LockOptions
@@ -66,10 +66,9 @@ class Mutex:
         """Acquire the lock; AcquireTimeout when *timeout* seconds have passed, by default the
         lock's own.
         """
-        refuse("acquire", unknown)
-        limit = checked_timeout(timeout)
-        if limit is None:
-            limit = self.options.timeout
+        if unknown:
+            refuse("acquire", unknown)
+        limit = self.options.timeout if timeout is None else checked_timeout(timeout)
         return Acquisition(self, limit, checked_permits(permits, self.options.limit), "raise")
 
     def try_acquire(
@@ -161,17 +160,18 @@ class Mutex:
             options.of_rwlock,
         )
 
-    def take_cached(self, owner: Owner) -> Hold | None:
+    def take_cached(self, owner: Owner, now: float) -> Hold | None:
         """Take the lease that this client has kept, in one step and without a request."""
         registry, options = self.registry, self.options
-        now, layer = registry.env.now(), cast("LocalHandoff", registry.backend)
-        lease = layer.cached_lease(self.name, options.lease, now)
-        if lease is None or not registry.renewing.running:
+        layer: LocalHandoff = registry.backend  # type: ignore[assignment] # `cached` needs one
+        queue = layer.queues.get(self.name)
+        lease = None if queue is None else queue.cached_lease(options.lease, now)
+        if queue is None or lease is None or not registry.renewing.running:
             return None
         claim = self.claim(owner)
         return registry.add(
             claim,
-            layer.take_cached(lease, claim),
+            layer.take_cached(queue, lease, claim),
             lease.valid_until,
             sent_at=now,
             lasts=lease.valid_until - now,
