@@ -21,7 +21,8 @@ from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leaselock._backends.redis.messages import Command, Send
+    from leaselock._backends.redis.codec import Command
+    from leaselock._backends.redis.messages import Send
 
 DEAD, FIRST, SECOND = Address("dead", 1), Address("first", 2), Address("second", 3)
 MAP = [[[0, 16383, [b"first", 2]]], [b"0", 0]]

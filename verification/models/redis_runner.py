@@ -15,7 +15,8 @@ from leaselock._core.effects import Call, Sleep, Spawn, Wait
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from leaselock._backends.redis.messages import Address, Command
+    from leaselock._backends.redis.codec import Command
+    from leaselock._backends.redis.messages import Address
 
 
 class NoConnection(Connection):

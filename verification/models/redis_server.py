@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from verification.models.redis_data import Reply, Value
 
-    from leaselock._backends.redis.messages import Command, Word
+    from leaselock._backends.redis.codec import Command, Word
 
 
 # Commands that are not about keys, in the spelling that the library uses.

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from verification.models.redis_server import Server
     from verification.simulation.simulator import Machine, Simulator
 
-    from leaselock._backends.redis.messages import Address, Command, Listen, Subscription
+    from leaselock._backends.redis.codec import Command, Subscription
+    from leaselock._backends.redis.messages import Address, Listen
     from leaselock._core.effects import Signal
 
 # How long a server keeps a connection that broke without an error.

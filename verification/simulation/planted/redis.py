@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import pytest
     from verification.simulation.simulator import Faults
 
-    from leaselock._backends.redis.messages import Connection, Subscription
+    from leaselock._backends.redis.codec import Subscription
+    from leaselock._backends.redis.messages import Connection
     from leaselock._core.backend import Busy, Claim, Grant
     from leaselock._core.effects import Call
 

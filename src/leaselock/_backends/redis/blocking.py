@@ -11,19 +11,13 @@ import math
 import socket
 import struct
 import sys
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import library
 from leaselock._backends.addresses import time_per_address
 from leaselock._backends.readiness import POLLIN, new_poller
 from leaselock._backends.redis.codec import (
-    CHANGED,
-    ENDED,
-    MESSAGES,
-    changed_keys,
     codec,
-    confirms,
     is_too_large,
     shifts_replies,
 )
@@ -44,7 +38,8 @@ from leaselock.errors import NotApplied, OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leaselock._backends.redis.messages import Address, Connect, Subscription
+    from leaselock._backends.redis.codec import Subscription
+    from leaselock._backends.redis.messages import Address, Connect
     from leaselock._backends.redis.settings import Settings
 
 READ_SIZE = 4096
@@ -67,8 +62,8 @@ class BlockingConnection(Connection):
 
     SHARED = False
     __slots__ = (
-        *("__weakref__", "busy", "connecting", "kernel_keeps_time", "now", "pending", "poll"),
-        *("push_type", "reader", "settings", "sock", "spoiled", "timeout", "unsubscribed"),
+        *("__weakref__", "busy", "connecting", "kernel_keeps_time", "now", "poll"),
+        *("push_type", "reader", "settings", "sock", "spoiled", "timeout"),
     )
 
     def __init__(
@@ -82,12 +77,8 @@ class BlockingConnection(Connection):
         self.settings = settings
         self.now = now
         self.busy = False
-        # The subscriptions whose confirmations come before the next reply.
-        self.pending: deque[Subscription] = deque()
         # An UNSUBSCRIBE was refused: messages of others would keep coming.
         self.spoiled = False
-        # The last push message confirmed the end of a subscription (`shifts_replies`).
-        self.unsubscribed = False
         self.kernel_keeps_time = False
         self.timeout = -1.0
         self.poll: Any = None
@@ -197,7 +188,7 @@ class BlockingConnection(Connection):
                     raise TimeoutError
                 closed = self._read(until)
             elif type(reply) is self.push_type:
-                self._note(reply)
+                self.pushed(reply)
             elif self.pending:
                 self._note_refusal(reply)
             else:
@@ -215,20 +206,10 @@ class BlockingConnection(Connection):
         else:
             self.refused[channel] = reply
 
-    def _note(self, push: Sequence[Any]) -> None:
-        if push and push[0] in MESSAGES:
-            word = push[2].decode("utf-8", "replace")
-            self.pushes.append((push[1].decode("utf-8", "replace"), word))
-        elif self.pending and confirms(push, self.pending[0]):
-            self.pending.popleft()
-            self.unsubscribed = push[0] == ENDED
-        elif push and push[0] == ENDED:
-            channel = push[1].decode("utf-8", "replace")
-            # The next use of this subscription must subscribe again.
-            self.refused[channel] = NOT_SUBSCRIBED
-            self.pushes.append((channel, None))
-        elif push and push[0] == CHANGED.encode():
-            self.pushes.extend(changed_keys(push))
+    def ended_by_server(self, channel: str) -> None:
+        """Subscribe again with the next use: the pool drops what was pushed in between."""
+        self.refused[channel] = NOT_SUBSCRIBED
+        super().ended_by_server(channel)
 
     def _listen(self, message: Listen, until: float) -> None:
         signal = message.signal
@@ -238,7 +219,7 @@ class BlockingConnection(Connection):
             while self.open and not (self.pushes or signal.is_set) and self.now() < until:
                 push = self.reader.gets()
                 if push is not False:
-                    self._note(push)
+                    self.pushed(push)
                 elif self._read_push(until):
                     self.open = False
         except (OSError, codec().HiredisError, *NONSENSE):
@@ -330,7 +311,7 @@ class BlockingConnection(Connection):
         try:
             while (reply := self.reader.gets()) is not False:
                 if type(reply) is self.push_type:
-                    self._note(reply)
+                    self.pushed(reply)
                 elif self.pending:
                     self._note_refusal(reply)
                 else:

@@ -10,7 +10,11 @@ from leaselock._backends import library
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leaselock._backends.redis.messages import Command, Subscription
+Word = str | bytes | int | float
+Command = tuple[Word, ...]
+# The verb and the channel of a SUBSCRIBE or UNSUBSCRIBE command: the server confirms it with a
+# push message, not with a reply.
+Subscription = tuple[str, str]
 
 MESSAGES = (b"message", b"smessage")
 # The server pushes this when a tracked key has changed (`key_tracking`). It is also what stands for

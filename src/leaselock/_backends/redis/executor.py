@@ -31,8 +31,9 @@ from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from leaselock._backends.redis.codec import Command
     from leaselock._backends.redis.listener import Listener
-    from leaselock._backends.redis.messages import Command, Waiting
+    from leaselock._backends.redis.messages import Waiting
     from leaselock._backends.redis.scripts import Script
     from leaselock._backends.redis.topology import Topology
 

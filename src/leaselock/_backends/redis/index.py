@@ -23,7 +23,8 @@ from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
-    from leaselock._backends.redis.messages import Address, Command
+    from leaselock._backends.redis.codec import Command
+    from leaselock._backends.redis.messages import Address
     from leaselock._backends.redis.shared_state import SharedState
     from leaselock._core.backend import Claim, LockState
 

@@ -22,7 +22,8 @@ from leaselock._core.effects import Call, Signal
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from leaselock._backends.redis.messages import Address, Command, Connection
+    from leaselock._backends.redis.codec import Command
+    from leaselock._backends.redis.messages import Address, Connection
     from leaselock._backends.redis.pool import Pool
 
     Ask = Callable[..., Awaitable[list[Any]]]

@@ -20,7 +20,8 @@ from leaselock._core.layout import Layout, layout_problem
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from leaselock._backends.redis.messages import Address, Command
+    from leaselock._backends.redis.codec import Command
+    from leaselock._backends.redis.messages import Address
     from leaselock._backends.redis.settings import Settings
 
 # To be raised with every change of the keys beside a lock, or of what is in them.

@@ -34,9 +34,9 @@ from leaselock.errors import NotApplied, OutcomeUnknown, not_applied
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from leaselock._backends.redis.codec import Command
     from leaselock._backends.redis.executor import Executor
     from leaselock._backends.redis.keys import Keys
-    from leaselock._backends.redis.messages import Command
     from leaselock._backends.redis.shared_state import SharedState
     from leaselock._core.backend import Claim, ErrorReason, HoldRecord, Lifetime
 

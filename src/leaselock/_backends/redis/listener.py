@@ -35,13 +35,8 @@ from leaselock._core.effects import FOREVER, Call, Signal, Wait
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 
-    from leaselock._backends.redis.messages import (
-        Address,
-        Command,
-        Connection,
-        Subscription,
-        Waiting,
-    )
+    from leaselock._backends.redis.codec import Command, Subscription
+    from leaselock._backends.redis.messages import Address, Connection, Waiting
     from leaselock._backends.redis.pool import Pool
     from leaselock._backends.redis.queue_state import QueueState
     from leaselock._core.backend import Busy, Claim

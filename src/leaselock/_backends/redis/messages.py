@@ -11,19 +11,15 @@ import abc
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from leaselock._backends.redis.codec import CHANGED, ENDED, MESSAGES, changed_keys, confirms
 from leaselock._core.effects import Request, Signal
 from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown, not_applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from leaselock._backends.redis.codec import Subscription
     from leaselock._core.backend import Claim, ErrorReason
-
-Word = str | bytes | int | float
-Command = tuple[Word, ...]
-# The verb and the channel of a SUBSCRIBE or UNSUBSCRIBE command: the server confirms it with a
-# push message, not with a reply.
-Subscription = tuple[str, str]
 
 
 class Address(NamedTuple):
@@ -78,7 +74,10 @@ class Connection(abc.ABC):
     sends one packed command; NotApplied or OutcomeUnknown after *until*.
     """
 
-    __slots__ = ("address", "generation", "last_used", "open", "pushes", "refused", "users")
+    __slots__ = (
+        *("address", "generation", "last_used", "open", "pending", "pushes", "refused"),
+        *("unsubscribed", "users"),
+    )
 
     def __init__(self, address: Address, now: float) -> None:
         self.address = address
@@ -93,6 +92,35 @@ class Connection(abc.ABC):
         self.refused: dict[str, Exception] = {}
         # Channel and text of each message that was read; None: the server ended the subscription.
         self.pushes: deque[tuple[str, str | None]] = deque()
+        # The subscriptions that the server has yet to confirm, in order. On a connection that tasks
+        # share, the requests that it has yet to answer are among them.
+        self.pending: deque[Any] = deque()
+        # The last push message confirmed the end of a subscription (`shifts_replies`).
+        self.unsubscribed = False
+
+    def pushed(self, push: Sequence[Any]) -> None:
+        """Take a push message: the text of a channel, a changed key, or what became of a
+        subscription.
+        """
+        if len(push) != 3:
+            if push and push[0] == CHANGED.encode():
+                self.pushes.extend(changed_keys(push))
+            return
+        kind, channel, text = push
+        if kind in MESSAGES:
+            word = text.decode("utf-8", "replace")
+            self.pushes.append((channel.decode("utf-8", "replace"), word))
+            return
+        first = self.pending[0] if self.pending else None
+        if isinstance(first, tuple) and confirms(push, first):
+            self.pending.popleft()
+            self.unsubscribed = kind == ENDED
+        elif kind == ENDED:
+            self.ended_by_server(channel.decode("utf-8", "replace"))
+
+    def ended_by_server(self, channel: str) -> None:
+        """The server has ended a subscription by itself."""
+        self.pushes.append((channel, None))
 
     @abc.abstractmethod
     def is_usable(self) -> bool:

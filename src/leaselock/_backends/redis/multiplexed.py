@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import library
 from leaselock._backends.redis.codec import (
-    CHANGED,
-    ENDED,
-    MESSAGES,
-    changed_keys,
     codec,
-    confirms,
     is_too_large,
     shifts_replies,
 )
@@ -39,7 +34,8 @@ from leaselock.errors import OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from leaselock._backends.redis.messages import Address, Connect, Subscription
+    from leaselock._backends.redis.codec import Subscription
+    from leaselock._backends.redis.messages import Address, Connect
     from leaselock._backends.redis.settings import Settings
 
 # Replies that arrive at least this often, in seconds, come from a server that is working.
@@ -100,16 +96,12 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
         self.push_type = codec().PushNotification
         # When the last reply was complete.
         self.answered_at = 0.0
-        # What was sent and is not answered, in order.
-        self.pending: deque[Pending | Subscription] = deque()
         self.outgoing: list[bytes] = []
         # How many requests are among that, and since when there are any.
         self.unsent = 0
         self.unsent_since = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.timer_at = float("inf")
-        # The last push message confirmed the end of a subscription (`shifts_replies`).
-        self.unsubscribed = False
         self.connecting: asyncio.Task[None] | None = None
         self.transport: Any = None
 
@@ -318,7 +310,7 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
         try:
             while (reply := gets()) is not False:
                 if type(reply) is push_type:
-                    self._pushed(reply)
+                    self.pushed(reply)
                     continue
                 request = pending[0]
                 if isinstance(request, tuple):
@@ -345,21 +337,6 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
             self.answered_at = self.last_used
         if self.pushes:
             self.changed(self)
-
-    def _pushed(self, push: Sequence[Any]) -> None:
-        if len(push) != 3:
-            if push and push[0] == CHANGED.encode():
-                self.pushes.extend(changed_keys(push))
-            return
-        if push[0] in MESSAGES:
-            self.pushes.append((push[1].decode(), push[2].decode("utf-8", "replace")))
-            return
-        request = self.pending[0] if self.pending else None
-        if isinstance(request, tuple) and confirms(push, request):
-            self.pending.popleft()
-            self.unsubscribed = push[0] == ENDED
-        elif push[0] == ENDED:
-            self.pushes.append((push[1].decode(), None))
 
     def eof_received(self) -> bool:
         """The server has closed the connection; close our side, too."""

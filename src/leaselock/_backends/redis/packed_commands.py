@@ -17,7 +17,7 @@ from leaselock._backends.redis.keys import index_of, is_escaped, lease_fields, o
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._backends.redis.messages import Command, Word
+    from leaselock._backends.redis.codec import Command, Word
     from leaselock._backends.redis.topology import Topology
     from leaselock._core.backend import Claim
 

@@ -13,8 +13,9 @@ from leaselock.errors import NotApplied
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leaselock._backends.redis.codec import Word
     from leaselock._backends.redis.executor import Executor
-    from leaselock._backends.redis.messages import Address, Word
+    from leaselock._backends.redis.messages import Address
 
 
 # How many keys a server looks at for one reply.

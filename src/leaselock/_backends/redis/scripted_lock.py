@@ -57,8 +57,8 @@ from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
 
+    from leaselock._backends.redis.codec import Command, Word
     from leaselock._backends.redis.keys import Keys
-    from leaselock._backends.redis.messages import Command, Word
     from leaselock._backends.redis.shared_state import SharedState
     from leaselock._core.backend import Claim, HoldRecord, Lifetime, Mode
 

@@ -11,8 +11,9 @@ import abc
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from leaselock._backends.redis.codec import Command
 from leaselock._backends.redis.keys import SLOTS, slot_of
-from leaselock._backends.redis.messages import Address, Command, OtherLayout, Unreachable
+from leaselock._backends.redis.messages import Address, OtherLayout, Unreachable
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
