@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,9 +10,12 @@ from tests.core.test_service import Fixture, answer_by, mutex_of
 
 from leaselock._core.backend import Renew
 from leaselock._core.effects import Sleep
+from leaselock._core.hold import Hold
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from verification.simulation.simulator import Machine
 
     from leaselock._core.client_core import ClientCore
@@ -192,3 +196,27 @@ def test_a_term_of_an_election_may_have_a_bound() -> None:
         assert handle.lost()
 
     fixture.do(machine, whole(), 60.0)
+
+
+def test_the_renewer_asks_only_leases_that_have_callbacks() -> None:
+    """With many leases most of its time would go by, once for each request that renews some."""
+    fixture = Fixture()
+    machine, service = fixture.client()
+    asked: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is Hold.danger_at.__code__:
+            asked.append(frame.f_locals["self"].claim.name)
+
+    async def whole() -> None:
+        handles = [await mutex_of(service, f"{n}", lease=LEASE).acquire(None) for n in range(3)]
+        notes(machine, handles[1], 3.0)
+        sys.setprofile(note)
+        try:
+            await Sleep(machine.now() + LEASE)
+        finally:
+            sys.setprofile(None)
+        assert all(handle.hold.renewals for handle in handles)
+        assert set(asked) == {"1"}
+
+    fixture.do(machine, whole(), 2 * LEASE)

@@ -104,6 +104,8 @@ class HoldRegistry:
         # Of holds that were dropped, and not released. Any thread may append one, at any moment;
         # the next hold that begins removes their entries from the tables.
         self.dropped: list[Any] = []
+        # Those that have, or had, callbacks for a lease in danger: few of a hundred thousand.
+        self.with_danger_callbacks: weakref.WeakSet[Hold] = weakref.WeakSet()
         self.pending_releases = PendingReleases(self.env, self.op_timeout)
         # Callbacks of lost holds, which the renewer has yet to call.
         self.due_callbacks: list[Callback] = []

@@ -390,6 +390,7 @@ class LeaseHandle:
             most = validity.proof_interval(registry.backend.capabilities, most) / 2
         margin = checked_seconds(seconds, "seconds", least=SHORTEST_MARGIN, most=most)
         known = (callback, weakref.ref(lease), weakref.ref(self), wrap)
+        registry.with_danger_callbacks.add(hold)
         hold.danger_callbacks = [*hold.danger_callbacks, (margin, known)]
         if hold.danger_at() < registry.planned:
             registry.wake_renewer(hold.danger_at())

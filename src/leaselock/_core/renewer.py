@@ -52,7 +52,8 @@ class Renewer:
             await self._rest()
             # A store that does not answer a release must not delay the report of a loss.
             await self._notify_lost()
-            await registry.pending_releases.send(registry.backend, self._due())
+            if registry.pending_releases:
+                await registry.pending_releases.send(registry.backend, self._due())
             await self._finish_conversions()
             await self._renew()
 
@@ -69,12 +70,17 @@ class Renewer:
 
     def _due(self) -> float:
         """When a hold needs the renewer; at once, if its loss is to be reported."""
-        return min(map(_due, self.registry.held()), default=FOREVER)
+        return min(self._danger(), min(map(_due, self.registry.held()), default=FOREVER))
+
+    def _danger(self) -> float:
+        """When the next callback for a lease in danger is due."""
+        holds = self.registry.with_danger_callbacks
+        return min((hold.danger_at() for hold in holds), default=FOREVER)
 
     async def _finish_conversions(self) -> None:
         env = self.registry.env
         for hold in self.registry.held():
-            if hold.next_conversion() <= env.now():
+            if hold.conversion_pending and hold.next_conversion() <= env.now():
                 if await conversion.finish(self.registry, hold):
                     self.failed_conversions = 0
                 else:
@@ -93,13 +99,13 @@ class Renewer:
             self.failures = 0
 
     def _is_due(self, hold: Hold, now: float) -> bool:
-        if hold.valid_until >= hold.max_valid_until or not hold.is_valid(now):
-            return False
         # A renewal that failed waits for its pause: the renewer is woken for other reasons, too.
         early = 0.0
         if not hold.retrying:
             early = validity.renew_early(self.registry.backend.capabilities, hold.claim.lease)
-        return hold.next_check <= now + early
+        if hold.next_check > now + early:
+            return False
+        return hold.valid_until < hold.max_valid_until and hold.is_valid(now)
 
     async def _renew_batch(self, holds: list[Hold]) -> None:
         registry = self.registry
@@ -107,8 +113,7 @@ class Renewer:
         shortest = min(hold.valid_until for hold in holds) - sent_at
         until = sent_at + min(registry.op_timeout, shortest / validity.RENEWALS_PER_LEASE)
         # A store that does not answer must not delay the callbacks for a lease in danger.
-        danger = min((hold.danger_at() for hold in registry.held()), default=FOREVER)
-        until = min(until, max(danger, (sent_at + until) / 2))
+        until = min(until, max(self._danger(), (sent_at + until) / 2))
         claims = [self._wanted(hold, sent_at) for hold in holds]
         try:
             answers = await registry.backend.request(Renew(claims), until)
@@ -131,14 +136,16 @@ class Renewer:
         listeners = registry.listeners
         if listeners.of_rare():
             for hold in holds:
-                event = hold_event(kind, hold, now, hold.valid_until - now, reason)
                 # Where holds end with a session, a renewal makes one valid for less than its lease.
-                end = validity.valid_until(registry.backend.capabilities, now, event.lease)
-                event = event._replace(lease=end - now)
-                rare = kind != "renewed" or event.seconds < event.lease * LATE
+                end = validity.valid_until(registry.backend.capabilities, now, hold.claim.lease)
+                left, lease = hold.valid_until - now, end - now
+                rare = kind != "renewed" or left < lease * LATE
                 due = listeners.of_rare() if rare else listeners.all
-                registry.due_events += [(listener, event) for listener in due]
-            registry.changed.set()
+                if due:
+                    event = hold_event(kind, hold, now, left, reason)._replace(lease=lease)
+                    registry.due_events += [(listener, event) for listener in due]
+            if registry.due_events:
+                registry.changed.set()
 
     def _try_again(self, holds: list[Hold]) -> None:
         """Repeat the renewal after a pause, as one request. Towards the end of a lease the pauses
@@ -179,7 +186,8 @@ class Renewer:
     async def _notify_lost(self) -> None:
         registry, now = self.registry, self.registry.env.now()
         for hold in registry.held():
-            hold.expire(now)
+            if now >= hold.valid_until:
+                hold.expire(now)
             if hold.state is State.LOST:
                 registry.stop_renewing(hold)
                 registry.collect_callbacks(hold)
@@ -269,7 +277,9 @@ class Renewer:
 def _due(hold: Hold) -> float:
     if hold.state is State.LOST:
         return 0.0
-    return min(hold.next_check, hold.next_conversion(), hold.danger_at())
+    if hold.conversion_pending:
+        return min(hold.next_check, hold.next_conversion())
+    return hold.next_check
 
 
 def _raise(error: Exception) -> NoReturn:
