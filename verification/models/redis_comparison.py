@@ -21,7 +21,6 @@ from verification.models.redis_server import Connection, Server
 from leaselock._backends.redis.keys import PREFIX, release_channel
 from leaselock._backends.redis.scripts import (
     ACQUIRE,
-    ACQUIRE_SHARED,
     BREAK_LOCK,
     COLLECT,
     CONVERT,
@@ -30,7 +29,6 @@ from leaselock._backends.redis.scripts import (
     INSPECT,
     RAISE_TOKEN,
     RELEASE,
-    RELEASE_SHARED,
     RENEW,
     RESIZE,
     SET_LIFETIME,
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = (
     *(ACQUIRE, BREAK_LOCK, COLLECT, INSPECT, RAISE_TOKEN, RELEASE, RENEW, SET_LIFETIME),
-    *(ACQUIRE_SHARED, RELEASE_SHARED, CONVERT, RESIZE, FORGET_IDLE, IF_OWNER),
+    *(CONVERT, RESIZE, FORGET_IDLE, IF_OWNER),
 )
 # A script whose clock is given by its last two arguments: a script may write what is left of a key.
 GIVEN = """local given, server = {ARGV[#ARGV - 1], ARGV[#ARGV]}, redis

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 # The scripts that include holds.lua.
-EVERY = "ACQUIRE ACQUIRE_SHARED RELEASE RELEASE_SHARED CONVERT BREAK_LOCK RESIZE"
+EVERY = "ACQUIRE RELEASE CONVERT BREAK_LOCK RESIZE"
 
 
 def rewrite(patch: pytest.MonkeyPatch, names: str, before: str, after: str) -> None:

@@ -223,8 +223,8 @@ def release_ignores_queue(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RELEASE",
-        "if heads[1] then",
-        "if false then",
+        "if limits or heads[1] then",
+        "if limits then",
     )
 
 

@@ -33,7 +33,7 @@ def leaving_writer_does_not_promote(patch: pytest.MonkeyPatch) -> None:
 @planted("redis modes")
 def reader_not_listed(patch: pytest.MonkeyPatch) -> None:
     """The grant of the first reader does not add the lock to the index of active names."""
-    rewrite(patch, "ACQUIRE_SHARED", "if not (unusable or mode) then", "if false then")
+    rewrite(patch, "ACQUIRE", "if not (unusable or mode) then", "if false then")
 
 
 @planted("redis modes")
@@ -64,9 +64,7 @@ def number_not_the_lowest(patch: pytest.MonkeyPatch) -> None:
 @planted("redis modes")
 def no_tombstone(patch: pytest.MonkeyPatch) -> None:
     """A late request of a released claim is granted."""
-    rewrite(
-        patch, "ACQUIRE_SHARED", "if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end", ""
-    )
+    rewrite(patch, "ACQUIRE", "if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end", "")
 
 
 @planted("redis modes")
@@ -100,7 +98,7 @@ def reader_enters_while_upgrading(patch: pytest.MonkeyPatch) -> None:
 @planted("redis modes")
 def release_does_not_promote(patch: pytest.MonkeyPatch) -> None:
     """The release of a reader grants nothing."""
-    rewrite(patch, "RELEASE_SHARED", "if was > 0 then", "if was == 2 then")
+    rewrite(patch, "RELEASE", "if was > 0 then", "if was == 2 or not limits then")
 
 
 @planted("redis modes")
@@ -118,7 +116,7 @@ def renewal_extends_the_lock_alone(patch: pytest.MonkeyPatch) -> None:
 @planted("redis modes")
 def repeat_adds_permits(patch: pytest.MonkeyPatch) -> None:
     """A repeated request takes its permits twice."""
-    rewrite(patch, "ACQUIRE_SHARED", "  if ends then", "  if ends and mode ~= 'permits' then")
+    rewrite(patch, "ACQUIRE", "  if ends then", "  if ends and mode ~= 'permits' then")
 
 
 @planted("redis modes")
@@ -161,7 +159,7 @@ def upgrade_not_completed_on_release(patch: pytest.MonkeyPatch) -> None:
     """The last reader that leaves does not complete an upgrade."""
     rewrite(
         patch,
-        "RELEASE_SHARED",
+        "RELEASE",
         "if upgrading and used == 1 then ahead.wrong = complete(me) end",
         "",
     )

@@ -26,14 +26,12 @@ from leaselock._backends.redis.packed_commands import PackedCommands
 from leaselock._backends.redis.records import held_of, is_foreign, is_record, waiter_of
 from leaselock._backends.redis.scripts import (
     ACQUIRE,
-    ACQUIRE_SHARED,
     BREAK_LOCK,
     CONVERT,
     COOL_DOWN,
     INSPECT,
     RAISE_TOKEN,
     RELEASE,
-    RELEASE_SHARED,
     RENEW,
     RESIZE,
     SET_LIFETIME,
@@ -322,8 +320,7 @@ class ScriptedLock:
             shared=claim.mode != "exclusive",
             min_hold=(round(claim.min_hold * 1000), int(claim.aligned)) if claim.min_hold else (),
         )
-        script = ACQUIRE if claim.mode == "exclusive" else ACQUIRE_SHARED
-        return await self.executor.evaluate(script, command, until, waiting=waiting, then=then)
+        return await self.executor.evaluate(ACQUIRE, command, until, waiting=waiting, then=then)
 
     def _listen(self, claim: Claim) -> tuple[str, Waiting]:
         """The address of a claim that waits, and the channels to listen to."""
@@ -350,14 +347,15 @@ class ScriptedLock:
         keys = self._keys(name)
         index = self.index.of(keys.lock)
         arguments = (*own, *self._handing_over(keys), *min_hold)
-        if shared:
-            return ACQUIRE_SHARED.command((*self._all(keys, owner, index), keys.limit), arguments)
-        return ACQUIRE.command(self._all(keys, owner, index), arguments)
+        return ACQUIRE.command(self._all(keys, owner, index, shared=shared), arguments)
 
-    def _all(self, keys: Keys, owner: str, *index: str) -> tuple[str, ...]:
-        """The keys of a lock, and the tombstone of a claim to it."""
+    def _all(self, keys: Keys, owner: str, *index: str, shared: bool) -> tuple[str, ...]:
+        """The keys of a lock, and the tombstone of a claim to it. The limit tells the scripts that
+        the claim has another mode than exclusive.
+        """
         tombstone = names.tombstone(keys.lock, owner)
-        return (*keys[:4], tombstone, *index, *self._record(keys))
+        last = (keys.limit,) if shared else self._record(keys)
+        return (*keys[:4], tombstone, *index, *last)
 
     def _record(self, keys: Keys) -> tuple[str, ...]:
         """The key of the record; a hash has the record in itself."""
@@ -455,8 +453,7 @@ class ScriptedLock:
         command = self._release_command(
             claim.name, owner, member, tombstone_ms, token, shared=shared
         )
-        script = RELEASE_SHARED if shared else RELEASE
-        return RELEASED[await self.executor.evaluate(script, command, until)]
+        return RELEASED[await self.executor.evaluate(RELEASE, command, until)]
 
     def _release_command(
         self,
@@ -471,9 +468,7 @@ class ScriptedLock:
         own = (owner, member, tombstone_ms, token, self.form, self.token_ttl)
         keys = self._keys(name)
         arguments = (*own, *self._handing_over(keys))
-        if shared:
-            return RELEASE_SHARED.command((*self._all(keys, owner), keys.limit), arguments)
-        return RELEASE.command(self._all(keys, owner), arguments)
+        return RELEASE.command(self._all(keys, owner, shared=shared), arguments)
 
     # --- what a hold and a lock can be asked ----------------------------------------------------
 

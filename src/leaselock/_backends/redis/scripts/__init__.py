@@ -61,8 +61,6 @@ COOL_DOWN = script("cool_down")
 PROBE = script("probe")
 FORGET_IDLE = script("forget_idle")
 # Of the modes beside exclusive.
-ACQUIRE_SHARED = script("acquire_shared")
-RELEASE_SHARED = script("release_shared")
 CONVERT = script("convert")
 RESIZE = script("resize")
 # Of a format that came before scripts.

@@ -1,8 +1,10 @@
--- Take a lock, confirm a grant that was handed over, or enter the queue.
+-- Take a lock, confirm a grant that was handed over, or enter the queue: as its only holder, as a
+-- reader, for an update, or for some permits.
 -- Repeated, it replies the same: a holder gets its token, a waiter keeps its position.
 --
 -- KEYS   1 lock   2 token   3 queue   4 hand-off   5 tombstone of this claim
---        6 index of active names   7 holder record, unless the format is hash
+--        6 index of active names   7 limit, for a claim of another mode than exclusive; holder record,
+--        unless the format is hash
 -- ARGV   1 owner   2 lease in ms   3 member: the claim as the queue has it
 --        4 how many tokens a grant reserves   5 format: hash, string or vote
 --        6 for how many ms the token is kept, or 0 for ever
@@ -20,10 +22,12 @@
 --        NOTALOCK and the type, if the key is not a lock
 -- As in each script, an error is returned before anything has changed. One that a command raises may
 -- leave a part of the work behind.
-local lock, counter, queue, handoff, index, record =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7]
+local lock, counter, queue, handoff, index = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
 local owner, lease, member, tokens = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local form, token_ttl = ARGV[5], ARGV[6]
+-- Named for claims of other modes only.
+local limits = form == 'hash' and KEYS[7] or nil
+local record = not limits and KEYS[7]
 
 local function granted(token)
   local ms, aligned = tonumber(ARGV[14]), ARGV[15]
@@ -35,8 +39,9 @@ end
 
 -- A key that is named four times counts four times: with the tombstone, the number is at least 4.
 -- The hand-off counts because a recall has emptied the queue.
-local existing = redis.call('EXISTS', lock, queue, handoff, KEYS[5], KEYS[5], KEYS[5], KEYS[5])
-if existing > 0 then
+local existing = limits and 0
+  or redis.call('EXISTS', lock, queue, handoff, KEYS[5], KEYS[5], KEYS[5], KEYS[5])
+if limits or existing > 0 then
   local confirm_within, recheck = tonumber(ARGV[9]), tonumber(ARGV[10])
   local verb, channels, freed = ARGV[11], ARGV[12], ARGV[13]
 
@@ -46,13 +51,16 @@ if existing > 0 then
 
   -- include enqueue.lua
 
-  -- Beside, or behind, claims of other modes.
+  -- In another mode than exclusive, or beside, or behind, claims of other modes.
   local function acquire_among_holds()
-    local limits = nil
     -- include holds.lua
     local reply = acquire(claim_of(member), ARGV[7] == '1', ARGV[8])
-    return reply[1] == 1 and granted(reply[2]) or reply
+    if reply[1] ~= 1 then return reply end
+    if not limits then return granted(reply[2]) end
+    if ARGV[14] then keep_permits(owner, tonumber(ARGV[14]), ARGV[15] == '1') end
+    return reply
   end
+  if limits then return acquire_among_holds() end
 
   local held_by, about, kind = read()
   if held_by == nil then return not_a_lock() end
