@@ -71,6 +71,33 @@ def test_setnx_expire_releases_only_its_own_lock(server: Redis) -> None:
         assert server.ask("GET", "lock:a") == "another"
 
 
+def test_setnx_expire_is_shared_with_a_program_that_uses_transactions(server: Redis) -> None:
+    """That program releases with WATCH, GET, MULTI, DEL, EXEC, and leaselock with a script."""
+    with client_of(server, "setnx-expire") as client, server.wire() as other:
+        assert other.ask("SETNX", "lock:a", "other") == 1
+        assert other.ask("EXPIRE", "lock:a", 100) == 1
+        assert client.lock("a").try_acquire() is None
+        other.ask("WATCH", "lock:a")
+        assert other.ask("GET", "lock:a") == "other"
+        other.ask("MULTI")
+        other.ask("DEL", "lock:a")
+        assert other.ask("EXEC") == [1]
+        for end in ("extended", "released"):
+            lease = client.lock("a").acquire(timeout=SOON)
+            assert other.ask("SETNX", "lock:a", "other") == 0
+            other.ask("WATCH", "lock:a")
+            if end == "extended":
+                lease.extend(100.0)
+            else:
+                lease.release()
+            other.ask("MULTI")
+            other.ask("SET", "lock:a", "other")
+            assert other.ask("EXEC") is None
+            assert server.ask("EXISTS", "lock:a") == (end == "extended")
+            if end == "extended":
+                lease.release()
+
+
 def test_a_shorter_extension_does_not_shorten(server: Redis) -> None:
     with client_of(server, "setnx-expire") as client:
         lease = client.lock("a", lease=20.0, renew=False).acquire()
