@@ -233,6 +233,7 @@ CHECKS = (
     flawed("document", DOCUMENT, "kept_beat", DOCUMENT_HOLDS, "Exclusion", "Agreed"),
     flawed("document", DOCUMENT, "no_compare", DOCUMENT_HOLDS, "Exclusion", "Ghosts", "Agreed"),
     flawed("document", DOCUMENT, "release_not_written", DOCUMENT_HOLDS, "Ghosts"),
+    flawed("document", DOCUMENT, "outrun_is_clear", DOCUMENT_HOLDS, "Ghosts"),
     flawed("document", LATE_REPLIES, "from_reply", DOCUMENT_HOLDS, "Exclusion", "Agreed"),
     flawed("document", DOCUMENT_CLOCK, "exact_time", DOCUMENT_HOLDS, "Exclusion", "Agreed"),
     flawed("document", PROMPT | READS | OF_THREE, "overtakes", DOCUMENT_HOLDS, "InOrder"),

@@ -165,6 +165,13 @@ Begin(c, wait, mode, permits) ==
 Started(c) == ~cl[c].writes /\ cl[c].k > 0
 StartAcquire(c) == Started(c) /\ cl[c].valid <= now /\ Request(c, "acquire", [cl[c] EXCEPT !.valid = 0])
 
+(* A client whose writes were refused until its time was over tells so its claim, which has no place in the queue, *)
+(* and may ask again. What became of its earlier requests is as certain as before.                               *)
+Outrun(c) ==
+  /\ Started(c) /\ cl[c].valid <= now
+  /\ cl' = [cl EXCEPT ![c].fresh = FALSE, ![c].clear = @ \/ Flaw = "outrun_is_clear"]
+  /\ UNCHANGED <<now, store, puts>>
+
 (* One that comes too late for its holder, or beside its release, is a renewal all the same, if the document *)
 (* still has the hold.                                                                                    *)
 StartRenew(c) == Started(c) /\ Request(c, "renew", cl[c])
@@ -268,7 +275,7 @@ Recorded ==
 Step == \/ Tick \/ Collect
         \/ \E c \in Clients :
              \/ \E wait \in BOOLEAN, mode \in Modes : \E permits \in IF mode = "permits" THEN Permits ELSE {1} : Begin(c, wait, mode, permits)
-             \/ StartAcquire(c) \/ StartRenew(c) \/ StartRelease(c) \/ Finish(c) \/ Look(c)
+             \/ StartAcquire(c) \/ StartRenew(c) \/ StartRelease(c) \/ Outrun(c) \/ Finish(c) \/ Look(c)
              \/ Upgrade(c) \/ ConvertAgain(c) \/ \E to \in {"shared", "update"} : Weaken(c, to)
         \/ \E p \in puts : Arrive(p) \/ Heard(p) \/ Refused(p) \/ Unheard(p) \/ GiveUp(p)
 Next == Step /\ Recorded

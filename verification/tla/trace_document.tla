@@ -35,6 +35,7 @@ Action(e) ==
     [] e.kind = "finish" -> Finish(e.c)
     [] e.kind = "see" -> See(e.c)
     [] e.kind = "answer" -> Sent(e) /\ puts' = puts
+    [] e.kind = "outrun" -> Outrun(e.c) /\ cl[e.c].k = e.k
     [] e.kind = "put" -> Sent(e) /\ Stamped(e) /\ \E p \in puts' \ puts : p.c = e.c /\ p.live /\ p.doc = e.doc
     [] e.kind = "stored" -> \E p \in {q \in puts : q.c = e.c /\ q.good} :
                                p.doc.n = e.n /\ (IF p.live THEN Store(p) ELSE Arrive(p))
