@@ -251,11 +251,23 @@ def test_an_acquire_that_others_outrun_all_the_time_ends(monkeypatch: pytest.Mon
         return Conflict(None)
 
     monkeypatch.setattr(Memory, "put", outrun)
-    with (
-        leaselock.Client("documents://r", op_timeout=0.1) as client,
-        pytest.raises(leaselock.NotApplied, match="change the lock 'a' all the time"),
-    ):
-        client.lock("a").try_acquire()
+    with leaselock.Client("documents://r", op_timeout=0.1) as client:
+        assert client.lock("a").try_acquire() is None
+        # One that waits has more time than one request.
+        with pytest.raises(leaselock.AcquireTimeout):
+            client.lock("a").acquire(timeout=0.5)
+
+
+def test_a_break_that_others_outrun_all_the_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def outrun(self: Memory, name: str, *words: Any) -> Conflict:
+        return Conflict(None)
+
+    with leaselock.Client("documents://r", op_timeout=0.1) as client, client.lock("a"):
+        put = Memory.put
+        monkeypatch.setattr(Memory, "put", outrun)
+        with pytest.raises(leaselock.NotApplied, match="change the lock 'a' all the time"):
+            client.break_lock("a")
+        monkeypatch.setattr(Memory, "put", put)
 
 
 def test_an_acquire_that_was_outrun_for_long_hurries() -> None:

@@ -48,7 +48,7 @@ from leaselock._backends.url import TOKEN_TTL
 from leaselock._core.effects import Call, Sleep
 from leaselock._core.hold import State
 from leaselock._core.rules import FORGET_AFTER
-from leaselock.errors import NotApplied
+from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -540,6 +540,79 @@ class StoppedWaitersScenario(DocumentScenario):
     def _check(self) -> None:
         if len(self.served) < 1 + LIVING:
             raise Violation("progress", "dead waiters delay the living ones one after the other")
+
+
+# The scenario of a far client: for how long its writes are on their way, until when the others
+# contend, how many they are and for how long each of them holds.
+FAR, FAR_WAY, RUSH, NEAR, NEAR_HOLD = "m0", 0.2, 6.0, 4, 0.02
+# When the users of the far client begin, and how long each waits; None: without end.
+FAR_FROM, FAR_TIMEOUTS = 0.5, (0.0, 3.0, None)
+
+
+class FarDocuments(Documents):
+    """The store. A write of the far client is on its way for long."""
+
+    def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
+        """Carry out one request."""
+        arrive = partial(super().ask, machine, request, reply)
+        if machine == FAR and isinstance(request, Put):
+            self.simulator.after(FAR_WAY, arrive)
+        else:
+            arrive()
+
+
+class Near(User):
+    """Acquires and releases without a pause."""
+
+    async def live(self) -> None:
+        """Contend until the end of the rush."""
+        while self.machine.now() < RUSH * self.machine.rate:
+            handle = await self._mutex().acquire(None)
+            await Sleep(self.machine.now() + NEAR_HOLD)
+            await self._release(handle)
+
+
+class FarUser(User):
+    """Acquires once, among those who are always faster."""
+
+    scenario: FarScenario
+
+    async def live(self) -> None:
+        """Get the lock, or a refusal. That others are faster is no error."""
+        await Sleep(self.machine.now() + FAR_FROM)
+        try:
+            handle = await self._mutex().try_acquire(self.scenario.far_timeouts.pop())
+        except StoreError as error:
+            raise Violation("answer", f"an acquire that others outrun ended: {error}") from None
+        if handle is not None:
+            await self._release(handle)
+
+
+class FarScenario(StoppedWaitersScenario):
+    """The writes of one client take longer than the others need to change the document. Its claims
+    have no place in the queue until these are done, and are not refused with an error.
+    """
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        self.far_timeouts: list[float | None] = [*FAR_TIMEOUTS]
+        super().__init__(seed, traced)
+
+    def make_model(self) -> Any:
+        """The store has a far client."""
+        made = super().make_model()
+        return FarDocuments(self.simulator, made.current, made.clock)
+
+    def begin(self) -> None:
+        """Have enough contend."""
+        for number in range(len(self.judge.machines), 1 + NEAR):
+            self._machine(f"m{number}")
+        machine, service = self.judge.machines[FAR], self.judge.services[FAR]
+        for number in range(1, len(FAR_TIMEOUTS)):
+            machine.start(self.make_user(machine, service).live(), f"user{number}")
+
+    def make_user(self, machine: Machine, service: ClientCore) -> User:
+        """Make a user."""
+        return (FarUser if machine.name == FAR else Near)(self, machine, service)
 
 
 class Trying(User):

@@ -129,6 +129,7 @@ KINDS: dict[str, type[Scenario]] = {
     "document periods": document.DocumentPeriodScenario,
     "document stopped waiters": document.StoppedWaitersScenario,
     "document tries": document.TriesScenario,
+    "document far": document.FarScenario,
     "local handoff": HandoffScenario,
     "local handoff redis": RedisHandoffScenario,
     "local handoff document": DocumentHandoffScenario,

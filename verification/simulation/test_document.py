@@ -25,6 +25,11 @@ def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:
     must_pass(kind, quarter * seeds, seeds)
 
 
+def test_a_claim_that_others_outrun_gets_the_lock_or_a_refusal() -> None:
+    failed = [seed for seed in range(12) if play("document far", seed).violation]
+    assert failed == [], report("document far", failed[0])
+
+
 @pytest.mark.parametrize("kind", ["document stopped waiters", "document tries"])
 def test_dead_clients_delay_the_others_as_little_as_is_said(kind: str) -> None:
     failed = [seed for seed in range(12) if play(kind, seed).violation]

@@ -26,7 +26,7 @@ from verification.simulation.user import User
 from verification.tla.projection import NAME, Members, Recorded, ticks
 
 from leaselock._backends.document.adapter import Conflict, Get
-from leaselock._backends.document.backend import DocumentBackend
+from leaselock._backends.document.backend import OUTRUN, DocumentBackend
 from leaselock._backends.document.content import encoded
 from leaselock._core.backend import Acquire, Release, Renew
 from leaselock._core.effects import Sleep
@@ -211,12 +211,14 @@ class Recorder:
             write.counts = False
             self.add("unheard", c=machine)
 
-    def end(self, operation: Operation, request: object) -> None:
+    def end(self, operation: Operation, request: object, answer: object) -> None:
         """A client has its answer."""
         machine, number = operation.claim
         if isinstance(request, Release):
             self.over.add(request.claim.id)
-        if operation.answer is not None and operation.op != "renew":
+        if answer is OUTRUN:
+            self.add("outrun", c=machine, k=number)
+        elif operation.answer is not None and operation.op != "renew":
             operation.answer.fill("answer", c=machine, k=number, op=operation.op)
 
     def learn(self, machine: str, asker: str | None, found: Found, write: Write | None) -> None:
@@ -344,7 +346,7 @@ class TracedBackend(DocumentBackend):
             return await super()._answer(request, until)
         operation = self.recorder.begin(self.machine, request)
         answer = await super()._answer(request, until)
-        self.recorder.end(operation, request)
+        self.recorder.end(operation, request, answer)
         return answer
 
     async def _read(self, name: str, until: float, asker: str) -> Found:

@@ -211,3 +211,14 @@ def permits_off_by_one(patch: pytest.MonkeyPatch) -> None:
 def cancelled_waiter_stays_queued(patch: pytest.MonkeyPatch) -> None:
     """A waiter whose time has passed stays in the queue (hazard E6)."""
     sqlite.cancelled_waiter_stays_queued(patch)
+
+
+@planted("document far")
+def outrun_refused(patch: pytest.MonkeyPatch) -> None:
+    """An acquire that others outrun ends with an error (hazard D10)."""
+    apply = DocumentBackend._apply
+
+    async def refuse(self: DocumentBackend, *words: Any, **named: Any) -> Any:
+        return await apply(self, *words, **{**named, "outrun": None})
+
+    patch.setattr(DocumentBackend, "_apply", refuse)

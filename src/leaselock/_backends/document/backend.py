@@ -70,6 +70,9 @@ PATIENCE = 0.15
 URGENT = 0.1
 # What an exchange with the store takes, until it was measured, and how fast that is adapted.
 FIRST_TRIP, SMOOTHING = 0.002, 0.2
+# The answer to an acquire that other clients outran until its time was over: the lock was in use
+# each time, and the store does answer. One that waits asks again at once.
+OUTRUN: Any = Busy(None, 0.0, ())
 # For how many seconds longer than others a document is kept whose holds were never released.
 ABANDONED = 86400.0
 
@@ -196,14 +199,17 @@ class DocumentBackend(QueueBackend):
         since: float = FOREVER,
         urgent: bool = False,
         shown: bool = False,
+        outrun: T | None = None,
     ) -> T:
         """Carry out *work* on the document. What was seen after *since* is new enough to answer
-        without a write. To write, everything is: the store compares.
+        without a write. To write, everything is: the store compares. If others change the document
+        until the time is over, the answer is *outrun*; NotApplied without one.
         """
         view = self.views.get(name)
         found = None if view is None else view.found
         fresh = view is not None and view.at > since and not view.stale
-        conflicts, hurry_at = 0, half_way(self.now(), until)
+        began, slowest = self.now(), 0.0
+        conflicts, hurry_at = 0, half_way(began, until)
         while True:
             if found is None:
                 found, fresh = await self._read(name, until, asker), True
@@ -220,15 +226,21 @@ class DocumentBackend(QueueBackend):
             if done:
                 return result
             conflicts, fresh = conflicts + 1, True
-            if self.now() >= until:
+            slowest = max(slowest, self.now() - began)
+            # A write without time for its reply would leave the claim in doubt.
+            last = until if outrun is None else until - slowest
+            if self.now() >= last:
+                if outrun is not None:
+                    return outrun
                 raise NotApplied(f"other clients change the lock {name!r} all the time")
             if conflicts > 1:
                 pause = self.trip * self.random() * 2.0 ** min(conflicts - 1, 5)
                 # One that was outrun for half of its time waits for the others no more.
                 hurries = urgent or self.now() >= hurry_at
-                await Sleep(min(until, self.now() + pause * (URGENT if hurries else 1.0)))
+                await Sleep(min(last, self.now() + pause * (URGENT if hurries else 1.0)))
                 if conflicts > 2 and not hurries:
                     found = None  # it has changed meanwhile
+            began = self.now()
 
     async def _read(self, name: str, until: float, asker: str) -> Found:
         sent = self.now()
@@ -449,33 +461,35 @@ class DocumentBackend(QueueBackend):
             position, roll_call = row.position(claim.id), row.roll_call(claim.id)
             return reply
 
-        await self._take_turn(claim.name, until)
+        if not await self._take_turn(claim.name, until):
+            return OUTRUN
         try:
             reply = await self._apply(
-                claim.name, claim.client, work, until, asker=claim.id, since=since
+                claim.name, claim.client, work, until, asker=claim.id, since=since, outrun=OUTRUN
             )
         finally:
             self._pass_turn(claim.name)
-        if isinstance(reply, Busy) and request.wait:
+        if isinstance(reply, Busy) and request.wait and reply is not OUTRUN:
             self.answered[claim.id] = self.now()
             again = min(reply.retry_after, max(0.0, roll_call))
             reply = reply._replace(retry_after=self._look_again(claim.name, position, again))
             self._listen_to(claim.name, claim.id)
         return reply
 
-    async def _take_turn(self, name: str, until: float) -> None:
+    async def _take_turn(self, name: str, until: float) -> bool:
         """Let one claim of this client ask at a time for each name: they would only be in the way
-        of one another. What ends or keeps a hold does not wait for its turn.
+        of one another. What ends or keeps a hold does not wait for its turn. False if the turn did
+        not come in time because others outrun the claims before.
         """
         turns = self.turns.get(name)
         if turns is None:
             self.turns[name] = []
-            return
-        turn = Signal()
+            return True
+        turn, began = Signal(), self.now()
         turns.append(turn)
         try:
             await Wait(turn, until)
-            if not turn.is_set:
+            if not turn.is_set and self._view(name).at <= began:
                 raise NotApplied(f"earlier requests for {name!r} were not answered in time")
         except BaseException:
             if turn.is_set:
@@ -483,6 +497,9 @@ class DocumentBackend(QueueBackend):
             elif turn in turns:
                 turns.remove(turn)
             raise
+        if not turn.is_set:
+            turns.remove(turn)
+        return turn.is_set
 
     def _pass_turn(self, name: str) -> None:
         turns = self.turns.get(name)
