@@ -266,9 +266,9 @@ Collect ==
 
 Tick == now' = now + 1 /\ UNCHANGED <<store, puts, cl>>
 
-(* What is recorded for the invariants. *)
+(* What is recorded for the invariants. A hold that cools down is no grant. *)
 Recorded ==
-  /\ overtaken' = (overtaken \/ (store' # store /\ Overtakes(store, store')))
+  /\ overtaken' = (overtaken \/ (store' # store /\ Overtakes(store, [store' EXCEPT !.holds = {h \in @ : h.id # Cooling}])))
   /\ LET begun == {<<c, cl[c].k>> : c \in {d \in Clients : ~cl[d].ran /\ cl'[d].ran}}
      IN /\ last' = Largest({last} \cup {h.since : h \in {x \in store'.holds : x.id \in begun}})
         /\ early' = (early \/ (begun # {} /\ now < last + MinHold))
