@@ -26,7 +26,9 @@ def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:
 
 
 def test_a_claim_that_others_outrun_gets_the_lock_or_a_refusal() -> None:
-    failed = [seed for seed in range(12) if play("document far", seed).violation]
+    # 20050: nothing is seen of the store during the last request of a claim.
+    seeds = (*range(12), 20050)
+    failed = [seed for seed in seeds if play("document far", seed).violation]
     assert failed == [], report("document far", failed[0])
 
 
