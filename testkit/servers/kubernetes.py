@@ -251,13 +251,16 @@ class KubeApiserver:
             "GET", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
         )
 
-    def kubeconfig(self, token: str = APP, port: int | None = None) -> Path:
+    def kubeconfig(
+        self, token: str = APP, port: int | None = None, *, verified: bool = True
+    ) -> Path:
         """A kubeconfig in JSON for the user with this token."""
-        path = self.folder / f"kubeconfig-{token}-{port}"
-        cluster = {
-            "server": f"https://{HOST}:{port or self.port}",
-            "certificate-authority": str(self.certificates.ca),
-        }
+        path = self.folder / f"kubeconfig-{token}-{port}-{verified}"
+        cluster: dict[str, object] = {"server": f"https://{HOST}:{port or self.port}"}
+        if verified:
+            cluster["certificate-authority"] = str(self.certificates.ca)
+        else:
+            cluster["insecure-skip-tls-verify"] = True
         config = {
             "apiVersion": "v1",
             "kind": "Config",

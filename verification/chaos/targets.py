@@ -13,6 +13,7 @@ from testkit.chaos.target import Target
 from testkit.proxy import Proxy
 from testkit.servers.dynamodb import DynamoDB
 from testkit.servers.etcd import Etcd
+from testkit.servers.kubernetes import KubeApiserver
 from testkit.servers.process import HOST
 from testkit.servers.zookeeper import Ensemble
 from verification.chaos import partitioned, redis, sql
@@ -69,6 +70,35 @@ def etcd(name: str, stack: ExitStack, folder: Path) -> Target:
     return behind_proxies(target, proxies)
 
 
+def kubernetes(name: str, stack: ExitStack, folder: Path) -> Target:
+    """An API server, which is killed or frozen, as is its etcd."""
+    server = stack.enter_context(KubeApiserver())
+    proxy = stack.enter_context(Proxy(server.port))
+
+    def kill(rng: random.Random) -> None:
+        server.running().kill()
+        pause(rng)
+        server.start()
+
+    def kill_etcd(rng: random.Random) -> None:
+        server.etcd.members[0].running().kill()
+        pause(rng)
+        server.etcd.start()
+
+    def freeze(rng: random.Random) -> None:
+        process = rng.choice([server.running(), server.etcd.members[0].running()])
+        process.pause()
+        pause(rng)
+        process.cont()
+
+    faults = {"kill server": kill, "kill etcd": kill_etcd, "freeze server": freeze}
+    # A worker whose clock has jumped back would find the certificate not valid yet.
+    access = server.kubeconfig(port=proxy.port, verified=False)
+    url = server.url(server.namespace(), kubeconfig=access)
+    target = Target(name, url, {**network_faults([proxy]), **faults}, idle=15.0)
+    return behind_proxies(target, [proxy])
+
+
 def dynamodb(name: str, stack: ExitStack, folder: Path) -> Target:
     """Amazon's engine for tests, which keeps its data when it is killed."""
     server = DynamoDB(durable=True)
@@ -114,6 +144,7 @@ TARGETS: dict[str, Callable[[str, ExitStack, Path], Target]] = {
     "redlock-5": redis.redlock_of_five,
     "zookeeper": zookeeper,
     "etcd": etcd,
+    "kubernetes": kubernetes,
     "dynamodb": dynamodb,
     "postgres-lease": sql.postgres,
     "postgres-row": partial(sql.postgres, protocol="row"),
@@ -125,6 +156,7 @@ TARGETS: dict[str, Callable[[str, ExitStack, Path], Target]] = {
     "redis-sharing": sharing(redis.single),
     "zookeeper-sharing": sharing(zookeeper),
     "etcd-sharing": sharing(etcd),
+    "kubernetes-sharing": sharing(kubernetes),
     "dynamodb-sharing": sharing(dynamodb),
     "postgres-lease-sharing": sharing(sql.postgres),
     "postgres-row-sharing": sharing(partial(sql.postgres, protocol="row")),
