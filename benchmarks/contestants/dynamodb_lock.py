@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +13,8 @@ import boto3
 from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLockClient
 
 TABLE = "python-dynamodb-lock"
+# Its own limit is a lease and a try, 35 s, which eight processes without a queue exceed.
+PATIENCE = timedelta(minutes=5)
 
 
 class DynamoDBLock:
@@ -39,7 +42,7 @@ class DynamoDBLock:
 
     def acquire(self) -> None:
         """Acquire the lock."""
-        self.lock = self.client.acquire_lock("bench", sort_key="-")
+        self.lock = self.client.acquire_lock("bench", sort_key="-", retry_timeout=PATIENCE)
 
     def release(self) -> None:
         """Release the lock."""
