@@ -22,6 +22,7 @@ is lost.
 
     Client, AsyncClient     a connection to a store: lock, locks, break_lock, adopt, doctor, setup,
                             gc, close
+    exit_on_sigterm         a context manager: SIGTERM ends the program in order, and its locks
     Lock, AsyncLock         one lock: acquire, try_acquire, release, locked, owned, holder, waiters,
                             watch; a context manager and a decorator
     RWLock, Semaphore,      read/write locks, semaphores, several locks at once; with Async before
@@ -38,15 +39,19 @@ is lost.
     ErrorReason             the type of StoreError.reason
     Store, IfBusy, OnOutage the types of arguments: of Client, of Client.guard, of Client.lock; a
                             Store may be a RedisClient, ZooKeeperClient, SqlEngine or AwsClient
+    LockArguments           the options of Client.lock, as Client.guard passes them on
     LeaselockError          the base class of all errors:
       AcquireTimeout        the time passed first; name, timeout, holder, waiting
       LeaseLost, NotHeld    the lease is not valid any more; it is not held
-      NotApplied            the store refused: certainly nothing was applied (a StoreError)
+      NotApplied            certainly nothing was applied: refused, or not reached (a StoreError)
       StoreUnreachable      it was not reached: a NotApplied and a ConnectionError
-      OutcomeUnknown        no answer arrived: perhaps it was applied (a StoreError)
-      WouldDeadlock         asked for write while holding read
-      LimitMismatch         the name is in use with another number of permits
-      InvalidName, ClientClosed, DeadlockDetected, StaleVersion, FenceRejected, RowNotFound
+      OutcomeUnknown        no answer arrived: perhaps applied (a StoreError, ConnectionError)
+      WouldDeadlock         a wait that could not end: for write by a holder of read, or for a
+                            holder that runs in the thread that would wait
+      AlreadyHeld           acquired again, with reentrant=False
+      LimitMismatch         the name is in use as another kind, or with another number of permits
+      AcquireCancelled, DeadlockDetected, InvalidName, ClientClosed; and of optimistic writes
+      StaleVersion, FenceRejected, RowNotFound
     UnsafeProtocolWarning   the chosen protocol can let two holders in
 
 Each name is loaded when it is first used. The command line is `leaselock --help`.
@@ -71,7 +76,8 @@ if TYPE_CHECKING:
         AsyncSemaphore,
     )
     from leaselock._api.connect import AwsClient, RedisClient, SqlEngine, Store, ZooKeeperClient
-    from leaselock._api.guard import IfBusy
+    from leaselock._api.guard import IfBusy, LockArguments
+    from leaselock._api.termination import exit_on_sigterm
     from leaselock._api.threads import (
         Campaign,
         Changes,
@@ -84,11 +90,11 @@ if TYPE_CHECKING:
         RWLock,
         Semaphore,
     )
-    from leaselock._core.backend import ErrorReason, Finding
-    from leaselock._core.deadlocks import Deadlock, WaitEdge
-    from leaselock._core.events import Event, EventKind
-    from leaselock._core.inspection import Holder, LockChange, LockInfo, Waiter
-    from leaselock._core.timing import OnOutage
+    from leaselock._core.client.deadlocks import Deadlock, WaitEdge
+    from leaselock._core.client.events import Event, EventKind
+    from leaselock._core.client.inspection import Holder, LockChange, LockInfo, Waiter
+    from leaselock._core.client.timing import OnOutage
+    from leaselock._core.contract.backend import ErrorReason, Finding
     from leaselock.errors import (
         AcquireCancelled,
         AcquireTimeout,
@@ -117,16 +123,17 @@ _WHERE = {
         *("AsyncLeases", "AsyncLock", "AsyncLockAll", "AsyncRWLock", "AsyncSemaphore"),
     ),
     "leaselock._api.connect": ("AwsClient", "RedisClient", "SqlEngine", "Store", "ZooKeeperClient"),
-    "leaselock._api.guard": ("IfBusy",),
-    "leaselock._core.timing": ("OnOutage",),
+    "leaselock._api.guard": ("IfBusy", "LockArguments"),
+    "leaselock._api.termination": ("exit_on_sigterm",),
+    "leaselock._core.client.timing": ("OnOutage",),
     "leaselock._api.threads": (
         *("Campaign", "Changes", "Client", "Election", "Lease", "Leases", "Lock", "LockAll"),
         *("RWLock", "Semaphore"),
     ),
-    "leaselock._core.backend": ("ErrorReason", "Finding"),
-    "leaselock._core.deadlocks": ("Deadlock", "WaitEdge"),
-    "leaselock._core.events": ("Event", "EventKind"),
-    "leaselock._core.inspection": ("Holder", "LockChange", "LockInfo", "Waiter"),
+    "leaselock._core.contract.backend": ("ErrorReason", "Finding"),
+    "leaselock._core.client.deadlocks": ("Deadlock", "WaitEdge"),
+    "leaselock._core.client.events": ("Event", "EventKind"),
+    "leaselock._core.client.inspection": ("Holder", "LockChange", "LockInfo", "Waiter"),
     "leaselock.errors": (
         "AcquireCancelled",
         "AcquireTimeout",
@@ -187,6 +194,7 @@ __all__ = [
     "LimitMismatch",
     "Lock",
     "LockAll",
+    "LockArguments",
     "LockChange",
     "LockInfo",
     "NotApplied",
@@ -208,6 +216,7 @@ __all__ = [
     "WouldDeadlock",
     "ZooKeeperClient",
     "__version__",
+    "exit_on_sigterm",
 ]
 
 

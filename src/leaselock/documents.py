@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leaselock import LockInfo, Waiter
-    from leaselock._core.deadlocks import WaitEdge
+    from leaselock._core.client.deadlocks import WaitEdge
 
 # Within one version, fields are only added.
 SCHEMA = 2

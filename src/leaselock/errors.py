@@ -42,7 +42,8 @@ class AcquireTimeout(LeaselockError, TimeoutError):
     ...         charge(order)
     ... except leaselock.AcquireTimeout as error:
     ...     print(error)
-    could not acquire 'order:5' in redis://db within 2.5 s: held by web-3, process 47, main for 3 s
+    could not acquire 'order:5' in redis://db within 2.5 s: held by web-3, process 47, main for 3 s;
+    wait longer, or see what it does: leaselock show 'order:5'
     """
 
     name: str
@@ -79,7 +80,11 @@ class AcquireTimeout(LeaselockError, TimeoutError):
         text = f"could not acquire {self.name!r}{_within(self.store)}"
         if self.timeout is not None:
             text += f" within {self.timeout:g} s"
-        return f"{text}: {self.detail}" if self.detail else text
+        if self.detail:
+            text += f": {self.detail}"
+        if self.store and self.holder is not None:
+            text += f"; wait longer, or see what it does: leaselock show {self.name!r}"
+        return text
 
 
 class AcquireCancelled(LeaselockError):
@@ -216,7 +221,10 @@ class LeaseLost(LeaselockError):
 
     def __str__(self) -> str:
         which = f"{self.name!r}{_within(self.store)}"
-        return f"the lease on {which} (token {self.token}) is lost: {self.reason}"
+        return (
+            f"the lease on {which} (token {self.token}) is lost: {self.reason}. Another owner may "
+            "hold the lock now: undo or repeat the work that it protects"
+        )
 
 
 def _within(store: str) -> str:
@@ -299,8 +307,9 @@ class StoreError(LeaselockError):
     """
 
     reason: "ErrorReason" = "refused"
-    """Why: the store is "unreachable", or does not answer; permission was "denied"; the URL, the
-    server or the stored layout is "misconfigured"; or the store "refused" this one request.
+    """Why: the store is "unreachable": it does not answer, or says that it cannot serve at the
+    moment; permission was "denied"; the URL, the server or the stored layout is "misconfigured"; or
+    the store "refused" this one request. Only the first is an outage (`on_outage=`).
     """
     name: str = ""
     """The name of the lock; empty where the request was for none, or for several."""
@@ -337,16 +346,20 @@ class StoreError(LeaselockError):
 class NotApplied(StoreError):
     """The store refused the request, or was never reached: certainly nothing was applied."""
 
+    def __new__(
+        cls, message: str = "", reason: "ErrorReason | None" = None, *_: object, **__: object
+    ) -> "Self":
+        """A StoreUnreachable where that is the reason, whichever store says so."""
+        kind: Any = StoreUnreachable if cls is NotApplied and reason == "unreachable" else cls
+        return super(NotApplied, kind).__new__(kind, message)  # type: ignore[no-any-return]
+
 
 class StoreUnreachable(NotApplied, ConnectionError):
-    """The store could not be reached: certainly nothing was applied."""
+    """The store could not be reached, or cannot serve at the moment: certainly nothing was applied.
+    It is the class of each NotApplied whose reason is "unreachable".
+    """
 
     reason: "ErrorReason" = "unreachable"
-
-
-def not_applied(message: str, reason: "ErrorReason") -> NotApplied:
-    """NotApplied, or StoreUnreachable where that is the reason."""
-    return StoreUnreachable(message) if reason == "unreachable" else NotApplied(message, reason)
 
 
 class OutcomeUnknown(StoreError, ConnectionError):

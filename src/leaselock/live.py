@@ -17,14 +17,14 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from leaselock._core.deadlocks import Deadlock, deadlocks, owner_of
+from leaselock._core.client.deadlocks import Deadlock, deadlocks, owner_of
 from leaselock.errors import LeaselockError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from leaselock._api.aio import AsyncClient
-    from leaselock._core.inspection import Holder, LockInfo, Waiter
+    from leaselock._core.client.inspection import Holder, LockInfo, Waiter
 
 __all__ = ["Change", "Deadlock", "Monitor", "View", "advance", "fail", "key_of"]
 

@@ -15,10 +15,21 @@ from leaselock._backends.document.adapter import (
     Stored,
     Traits,
 )
+from leaselock._backends.document.listening import WatchListener
+from leaselock._backends.document.loop_thread import LoopThread
 from leaselock._backends.document.store import COMMON_OPTIONS, document_store
 from leaselock._backends.document.store import opened as open_documents
-from leaselock._backends.url import StoreURL, decoded, parse
-from leaselock._core.backend import (
+from leaselock._backends.url import (
+    StoreURL,
+    decoded,
+    duration,
+    one_of,
+    parse,
+    seconds,
+    whole_number,
+    yes_or_no,
+)
+from leaselock._core.contract.backend import (
     ALL_MODES,
     Acquire,
     Backend,
@@ -44,11 +55,11 @@ from leaselock._core.backend import (
     Setup,
     Watch,
 )
-from leaselock._core.effects import Call, Request, Signal, Wait
-from leaselock._core.entry_row import Entry, EntryRow
-from leaselock._core.lifecycle import BlockingNode, Lifecycle
-from leaselock._core.queue import NodeBackend, QueueBackend
-from leaselock._core.rules import LockRow, answer
+from leaselock._core.contract.effects import Call, Request, Signal, Wait
+from leaselock._core.contract.lifecycle import BlockingNode, Lifecycle
+from leaselock._core.rows.entry_row import Entry, EntryRow
+from leaselock._core.rows.queue import NodeBackend, QueueBackend
+from leaselock._core.rows.rules import LockRow, answer
 
 __all__ = [
     "ALL_MODES",
@@ -81,6 +92,7 @@ __all__ = [
     "Lifecycle",
     "LockRow",
     "LockState",
+    "LoopThread",
     "NodeBackend",
     "Opened",
     "Page",
@@ -98,9 +110,15 @@ __all__ = [
     "Traits",
     "Wait",
     "Watch",
+    "WatchListener",
     "answer",
     "decoded",
     "document_store",
+    "duration",
+    "one_of",
     "open_documents",
     "parse",
+    "seconds",
+    "whole_number",
+    "yes_or_no",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
 from leaselock._api.connect import connect
@@ -11,30 +12,31 @@ from leaselock._api.forgotten import end_forgotten
 from leaselock._api.guard import Guard
 from leaselock._api.log import attach
 from leaselock._backends import stores_with
-from leaselock._core.client_core import ClientCore
-from leaselock._core.lease_handle import if_granted
-from leaselock._core.validation import checked_body, lock_of_mode
-from leaselock._core.watching import or_stop
+from leaselock._core.client.client_core import ClientCore
+from leaselock._core.client.lease_handle import NO_LEASE, if_granted
+from leaselock._core.client.lease_reference import UnderWay
+from leaselock._core.client.validation import checked_body, lock_of_mode, no_attribute
+from leaselock._core.client.watching import or_stop
 from leaselock._drivers.aio import Aio
 from leaselock._drivers.system_env import now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
     from types import TracebackType
-    from typing import Literal, Never
+    from typing import Literal, Never, Unpack
 
     from leaselock._api.connect import Store
-    from leaselock._api.guard import IfBusy
-    from leaselock._core.backend import Finding, Mode
-    from leaselock._core.deadlocks import Deadlock
-    from leaselock._core.election import Candidacy, Term
-    from leaselock._core.events import Event
-    from leaselock._core.inspection import Holder, LockChange, LockInfo, Waiter
-    from leaselock._core.lease_handle import LeaseHandle
-    from leaselock._core.mutex import Mutex
-    from leaselock._core.timing import OnOutage
-    from leaselock._core.together import Together, TogetherHandle
-    from leaselock._core.watching import Watcher
+    from leaselock._api.guard import IfBusy, LockArguments
+    from leaselock._core.client.deadlocks import Deadlock
+    from leaselock._core.client.election import Candidacy, Term
+    from leaselock._core.client.events import Event
+    from leaselock._core.client.inspection import Holder, LockChange, LockInfo, Waiter
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.client.mutex import Mutex
+    from leaselock._core.client.timing import OnOutage
+    from leaselock._core.client.together import Together, TogetherHandle
+    from leaselock._core.client.watching import Watcher
+    from leaselock._core.contract.backend import Finding, Mode
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,12 +53,14 @@ class AsyncClient:
     locks in Redis (default: the one in the URL, else ``lock:``). *label* is a short text shown to
     users who inspect what this client holds; with *label_from* "caller", labels also say which
     module, function and line of the program asked for the lock. *op_timeout* limits the time for
-    one answer of the store, in seconds. *local_handoffs* is the default of `lock`. An acquire that
-    waits longer than *deadlock_timeout* seconds looks for a deadlock, and raises DeadlockDetected
-    in its youngest member; None does not look.
+    one answer of the store, in seconds. An acquire that waits longer than *deadlock_timeout*
+    seconds looks for a deadlock, and raises DeadlockDetected in its youngest member; None does not
+    look.
 
-    The constructor does not connect. Use the client as a context manager, or call `close`. Raises
-    ValueError or TypeError if *store* names no store, ImportError if its client library is missing.
+    The constructor does not connect. Use the client as a context manager, or call `close`. Python
+    ends at SIGTERM without either, and what is held then ends with its lease: see
+    `exit_on_sigterm`. Raises ValueError or TypeError if *store* names no store, ImportError if its
+    client library is missing.
 
     >>> async with leaselock.AsyncClient("redis://localhost:6379/0") as client:
     ...     async with client.lock("order:5", timeout=10) as lease:
@@ -71,7 +75,6 @@ class AsyncClient:
         prefix: str | None = None,
         label: str | None = None,
         op_timeout: float = 5.0,
-        local_handoffs: int = 0,
         deadlock_timeout: float | None = None,
         label_from: Literal["caller"] | None = None,
         **unknown: Never,
@@ -84,7 +87,6 @@ class AsyncClient:
             protocol=opened.protocol,
             label=label,
             op_timeout=op_timeout,
-            local_handoffs=local_handoffs,
             store=opened.shown,
             notes=opened.notes,
             deadlock_timeout=deadlock_timeout,
@@ -111,8 +113,6 @@ class AsyncClient:
         reentrant: bool = True,
         protocol: str | None = None,
         label: str | None = None,
-        local_handoffs: int | None = None,
-        cached: bool = False,
         owner: Literal["lock"] | None = None,
         min_hold: float = 0.0,
         max_hold: float | None = None,
@@ -130,15 +130,13 @@ class AsyncClient:
         acquire it again before that. *protocol* is one of the store's protocols (default: the one
         in the URL, else the store's first). *label* is a short text that is shown to users.
 
-        With *local_handoffs* the tasks of this client hand a lease on among themselves, at most
-        that many times and for a tenth of a second. With *cached* this client keeps the lease after
-        a release until another client waits. With *min_hold* the lock stays taken for that many
-        seconds after its grant, even if it is released before or its holder dies: it is *cooling
-        down*. With *max_hold* it is renewed for that many seconds at most, and is lost then.
+        With *min_hold* the lock stays taken for that many seconds after its grant, even if it is
+        released before or its holder dies: it is *cooling down*. With *max_hold* it is renewed for
+        that many seconds at most, and is lost then.
 
-        While the store cannot be reached, *on_outage* "fail" raises StoreError, "wait" tries for
-        *outage_timeout* seconds, even beyond *timeout*, and "unlocked" goes on WITHOUT the lock.
-        Raises InvalidName, ValueError or TypeError for what cannot be, here or in this store.
+        While the store cannot be reached, *on_outage* "fail" raises StoreError, and "wait" tries
+        for *outage_timeout* seconds before, even beyond *timeout*. Raises InvalidName, ValueError
+        or TypeError for what cannot be, here or in this store.
         """
         return AsyncLock(
             self,
@@ -150,8 +148,6 @@ class AsyncClient:
                 reentrant=reentrant,
                 protocol=protocol,
                 label=label,
-                local_handoffs=local_handoffs,
-                cached=cached,
                 owner=owner,
                 min_hold=min_hold,
                 max_hold=max_hold,
@@ -163,15 +159,19 @@ class AsyncClient:
 
     @overload
     def guard(
-        self, name: str, *, busy: Literal["wait", "raise"] = "wait", **options: Any
+        self,
+        name: str,
+        *,
+        busy: Literal["wait", "raise"] = "wait",
+        **options: Unpack[LockArguments],
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
 
     @overload
     def guard(
-        self, name: str, *, busy: Literal["skip"], **options: Any
+        self, name: str, *, busy: Literal["skip"], **options: Unpack[LockArguments]
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | None]]]: ...
 
-    def guard(self, name: str, *, busy: IfBusy = "wait", **options: Any) -> Any:
+    def guard(self, name: str, *, busy: IfBusy = "wait", **options: Unpack[LockArguments]) -> Any:
         """Decorate a function that runs under the lock *name*, which its arguments complete.
 
         *name* is a format string over the parameters of the function: "bill:{user_id}". *options*
@@ -293,7 +293,7 @@ class AsyncClient:
         return AsyncLockAll(
             self,
             self._core.lock_all(
-                [getattr(lock, "_mutex", lock) for lock in locks],
+                locks,
                 timeout,
                 lease=lease,
                 renew=renew,
@@ -314,6 +314,7 @@ class AsyncClient:
         every: float,
         times: int = 1,
         align: bool = False,
+        on_error: Literal["keep", "retry"] = "keep",
         lease: float = 30.0,
         protocol: str | None = None,
         label: str | None = None,
@@ -321,18 +322,21 @@ class AsyncClient:
         on_outage: OnOutage = "fail",
         outage_timeout: float | None = None,
     ) -> AsyncLease | None:
-        """Return a lease at most once per period in the whole fleet, otherwise None; with *times*,
-        at most that many times.
+        """Return a lease at most *times* times per period in the whole fleet, otherwise None.
 
-        After a grant the next one is at least *every* seconds later, by the store's clock, however
-        soon the lease is released, and even if its holder dies. So a period begins with a grant;
-        with *align* the periods are those of the store's clock, such as quarters of an hour for
-        900. With several *times* there are no more than that many grants in any *every* seconds.
-        All callers must state the same number, else they get LimitMismatch. A store without
-        semaphores raises ValueError. The call does not wait. A run that takes longer than a period
-        keeps its lease, which is renewed, at most for *max_hold* seconds. *on_outage* and
-        *outage_timeout* are those of `lock`; a call that goes on "unlocked" may be one of many in
-        the period. Raises ValueError where `lock` refuses *min_hold*.
+        After a grant the next one is at least *every* seconds later, by the store's clock, even if
+        the lease is released or its holder dies. With *align* the periods are those of the store's
+        clock, such as quarters of an hour for 900. All callers must state the same *times*, or get
+        LimitMismatch; several need a store with semaphores. The call does not wait.
+
+        With *on_error* "keep" a grant uses up the turn. With "retry" only the body of a `with` does
+        that ends without an exception: an exception, `release`, a lost lease, and the death of the
+        process when the lease ends give the turn back. If the store does not confirm the end of the
+        work, LeaseLost is raised, and the work may be done again.
+
+        A run that takes longer than a period keeps its lease, at most for *max_hold* seconds.
+        *on_outage* and *outage_timeout* are those of `lock`. Raises ValueError where `lock` refuses
+        *min_hold*.
 
         >>> if lease := await client.once("report", every=900):
         ...     async with lease: await report()
@@ -344,6 +348,7 @@ class AsyncClient:
                     every,
                     align,
                     times,
+                    on_error,
                     lease=lease,
                     protocol=protocol,
                     label=label,
@@ -409,14 +414,19 @@ class AsyncClient:
         """
         return self._core.indexed
 
-    async def break_lock(self, name: str, *, token: int | None = None) -> Holder | None:
+    async def break_lock(
+        self, name: str, *, token: int | None = None, message: str | None = None
+    ) -> Holder | None:
         """End the hold of a lock by force; return its holder, or None if the lock was free.
 
         With *token*, only the hold with that token is ended, and NotHeld is raised if there is
         another one. The holder learns of it at its next renewal. Until then it works on, and only
         its fencing token can stop it.
+
+        Its loss has the *message* as its reason, where leases can be detached: not on ZooKeeper,
+        nor with the protocols "row" and "advisory".
         """
-        return await self._driver.run(self._core.break_lock(name, token))
+        return await self._driver.run(self._core.break_lock(name, token, message))
 
     async def deadlocks(self) -> list[Deadlock]:
         """Return the deadlocks of the store: cycles of owners, each of which waits for the next.
@@ -439,9 +449,19 @@ class AsyncClient:
         """
         return await self._driver.run(self._core.setup(dry_run))
 
-    async def gc(self) -> int:
-        """Remove records that are no longer needed; return how many."""
-        return await self._driver.run(self._core.gc())
+    async def gc(
+        self,
+        report: Callable[[int], object] | None = None,
+        *,
+        kept: Callable[[str], object] | None = None,
+    ) -> int:
+        """Remove records that are no longer needed; return how many.
+
+        It works in small steps, and leaves the store to others between them. *report* is called
+        with the number so far after each step; *kept* with a text for each kind of record that
+        stays for a time, such as the token counters of a Redis server.
+        """
+        return await self._driver.run(self._core.gc(report, kept))
 
     def on_event(self, listener: Callable[[Event], object]) -> None:
         """Call *listener* with each Event of this client: acquire, grant, renewal, loss, release.
@@ -499,6 +519,7 @@ class AsyncLock:
         self._client = client
         self._driver = client._driver
         self._mutex = mutex
+        mutex.kept_by_caller = True
         self._lease = functools.partial(AsyncLease, client)
 
     @property
@@ -506,7 +527,9 @@ class AsyncLock:
         """The name of the lock."""
         return self._mutex.name
 
-    async def acquire(self, *, timeout: float | None = None, **unknown: Never) -> AsyncLease:
+    async def acquire(
+        self, *positional: Never, timeout: float | None = None, **unknown: Never
+    ) -> AsyncLease:
         """Acquire the lock and return a lease; AcquireTimeout when *timeout* seconds have passed.
 
         0 does not wait. Without *timeout* that of the lock is used. Raises StoreError if the store
@@ -516,10 +539,12 @@ class AsyncLock:
         >>> lease = await client.lock("order:5").acquire(timeout=2.5)
         >>> async with lease: ...
         """
-        return await self._driver.run(self._mutex.acquire(timeout, **unknown), self._lease)
+        return await self._driver.run(
+            self._mutex.acquire(timeout, positional=positional, **unknown), self._lease
+        )
 
     async def try_acquire(
-        self, *, timeout: float | None = 0.0, **unknown: Never
+        self, *positional: Never, timeout: float | None = 0.0, **unknown: Never
     ) -> AsyncLease | None:
         """Acquire the lock and return a lease, or None if another owner holds it.
 
@@ -530,7 +555,10 @@ class AsyncLock:
         ...     async with lease: ...
         """
         return if_granted(
-            await self._driver.run(self._mutex.try_acquire(timeout, **unknown)), self._lease
+            await self._driver.run(
+                self._mutex.try_acquire(timeout, positional=positional, **unknown)
+            ),
+            self._lease,
         )
 
     def cancel(self) -> int:
@@ -587,11 +615,16 @@ class AsyncLock:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> Coroutine[Any, Any, None]:
-        return self._driver.run(self._mutex.leave(exception, sys._getframe(1)))
+        # First of all, in one assignment: whatever interrupts the rest, the lease has ended.
+        lease = self._mutex.kept.get(frame := sys._getframe(1), NO_LEASE)
+        while lease.reference.left_by and lease.outer:  # an end that was interrupted
+            lease = lease.outer
+        lease.reference.left_by = weakref.ref(ending := UnderWay())
+        return self._driver.run(self._mutex.leave(exception, frame, ending))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""
-        checked_body(function, awaited=Aio.awaited)
+        checked_body(function, awaited=Aio.awaited, written="@client.lock(...)")
 
         @functools.wraps(function)
         async def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -599,6 +632,12 @@ class AsyncLock:
                 return await function(*args, **kwargs)
 
         return under_lock
+
+    if not TYPE_CHECKING:  # a type checker knows the attributes
+
+        def __getattr__(self, name):
+            """Say what other libraries call so."""
+            no_attribute(self, name)
 
     def __repr__(self) -> str:
         return f"<leaselock.AsyncLock {self.name!r} on {self._driver.store}{self._mutex.state()}>"
@@ -817,7 +856,7 @@ class AsyncSemaphore(AsyncLock):
     ...     async with lease: ...
     """
 
-    async def acquire(
+    async def acquire(  # type: ignore[override]  # its number of permits has a position
         self, permits: int = 1, *, timeout: float | None = None, **unknown: Never
     ) -> AsyncLease:
         """Acquire *permits* at once and return a lease; AcquireTimeout after *timeout* seconds.
@@ -827,7 +866,7 @@ class AsyncSemaphore(AsyncLock):
         """
         return await self._driver.run(self._mutex.acquire(timeout, permits, **unknown), self._lease)
 
-    async def try_acquire(
+    async def try_acquire(  # type: ignore[override]  # as above
         self, permits: int = 1, *, timeout: float | None = 0.0, **unknown: Never
     ) -> AsyncLease | None:
         """Acquire *permits* at once and return a lease, or None if they are not free.
@@ -871,18 +910,22 @@ class AsyncLockAll:
         self._client = client
         self._driver = client._driver
         self._together = together
+        together.keep_by_caller()
+        self._leases = functools.partial(AsyncLeases, client)
 
-    async def acquire(self, *, timeout: float | None = None, **unknown: Never) -> AsyncLeases:
+    async def acquire(
+        self, *positional: Never, timeout: float | None = None, **unknown: Never
+    ) -> AsyncLeases:
         """Acquire all locks and return their leases; AcquireTimeout after *timeout* seconds.
 
         Raises as `AsyncLock.acquire` does. If it raises, nothing is held.
         """
-        return AsyncLeases(
-            self._client, await self._driver.run(self._together.acquire(timeout, **unknown))
+        return await self._driver.run(
+            self._together.acquire(timeout, positional=positional, **unknown), self._leases
         )
 
     async def try_acquire(
-        self, *, timeout: float | None = 0.0, **unknown: Never
+        self, *positional: Never, timeout: float | None = 0.0, **unknown: Never
     ) -> AsyncLeases | None:
         """Acquire all locks and return their leases, or None if one of them is not free.
 
@@ -890,20 +933,28 @@ class AsyncLockAll:
         nothing is held.
         """
         return if_granted(
-            await self._driver.run(self._together.try_acquire(timeout, **unknown)),
-            functools.partial(AsyncLeases, self._client),
+            await self._driver.run(
+                self._together.try_acquire(timeout, positional=positional, **unknown)
+            ),
+            self._leases,
         )
 
-    async def __aenter__(self) -> AsyncLeases:
-        return AsyncLeases(self._client, await self._driver.run(self._together.enter()))
+    # These two are the same for asyncio as those of `AsyncLock`.
 
-    async def __aexit__(
+    def __aenter__(self) -> Coroutine[Any, Any, AsyncLeases]:
+        return self._driver.run(self._together.enter(sys._getframe(1)), self._leases)
+
+    def __aexit__(
         self,
         kind: type[BaseException] | None,
         exception: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None:
-        await self._driver.run(self._together.leave(exception))
+    ) -> Coroutine[Any, Any, None]:
+        leases = self._together.kept.get(frame := sys._getframe(1), NO_LEASE)
+        while leases.group.left_by and leases.outer:  # as in `Lock`
+            leases = leases.outer
+        leases.group.left_by = weakref.ref(ending := UnderWay())
+        return self._driver.run(self._together.leave(exception, frame, ending))
 
     def __repr__(self) -> str:
         return f"<leaselock.AsyncLockAll {self._together.names()} on {self._driver.store}>"
@@ -921,6 +972,7 @@ class AsyncLeases:
         self._client = client
         self._driver = client._driver
         self._handle = handle
+        handle.keep()
 
     @property
     def leases(self) -> tuple[AsyncLease, ...]:
@@ -941,8 +993,10 @@ class AsyncLeases:
         """Raise LeaseLost unless all leases are valid, NotHeld after the release."""
         self._handle.ensure()
 
-    async def extend(self, seconds: float) -> None:
-        """Make every lease end no sooner than *seconds* from now; LeaseLost if one was lost."""
+    async def extend(self, seconds: float | None = None) -> None:
+        """Make every lease end no sooner than *seconds* from now, by default the length of its
+        lease; LeaseLost if one was lost.
+        """
         await self._driver.run(self._handle.extend(seconds))
 
     async def release(self) -> None:
@@ -964,7 +1018,8 @@ class AsyncLeases:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._driver.run(self._handle.leave(exception))
+        self._handle.group.left_by = weakref.ref(ending := UnderWay())
+        await self._driver.run(self._handle.leave(exception, ending))
 
     def __repr__(self) -> str:
         return f"<leaselock.AsyncLeases {self._handle.names()} on {self._driver.store}>"
@@ -983,6 +1038,7 @@ class AsyncLease:
         self._client = client
         self._driver = client._driver
         self._handle = handle
+        handle.keep()
 
     @property
     def name(self) -> str:
@@ -1019,13 +1075,6 @@ class AsyncLease:
         return self._handle.hold.renewals
 
     @property
-    def unlocked(self) -> bool:
-        """Whether there is no lock: the store could not be reached, and the caller goes on without
-        it, as *on_outage* says. Then the token is 0, which a resource that compares tokens refuses.
-        """
-        return self._handle.hold.is_unlocked
-
-    @property
     def lost(self) -> bool:
         """Whether the lease is not valid any more although it was not released."""
         return self._handle.lost()
@@ -1034,8 +1083,10 @@ class AsyncLease:
         """Raise LeaseLost unless the lease is valid, NotHeld after its release; ask no store."""
         self._handle.ensure()
 
-    async def extend(self, seconds: float) -> None:
-        """Make the lease end no sooner than *seconds* from now; LeaseLost if it was lost."""
+    async def extend(self, seconds: float | None = None) -> None:
+        """Make the lease end no sooner than *seconds* from now, by default its length; LeaseLost if
+        it was lost.
+        """
         await self._driver.run(self._handle.extend(seconds))
 
     async def release(self) -> None:
@@ -1130,7 +1181,8 @@ class AsyncLease:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._driver.run(self._handle.end_body(exception))
+        self._handle.reference.left_by = weakref.ref(ending := UnderWay())
+        await self._driver.run(self._handle.end_body(exception, ending))
 
     def __repr__(self) -> str:
         return (
@@ -1143,7 +1195,7 @@ def _guarded(
     guard: Guard[AsyncLock], function: Callable[P, Awaitable[R]]
 ) -> Callable[P, Coroutine[Any, Any, R | None]]:
     """The function that runs under the lock that *guard* names at each call."""
-    checked_body(function, awaited=Aio.awaited)
+    checked_body(function, awaited=Aio.awaited, written="@client.guard(...)")
     signature = guard.signature(function)
 
     @functools.wraps(function)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from leaselock._backends import Opened, built_in, open_store
 from leaselock._backends.url import EMBEDDED, OF_PROCESS, may_hold_secret, scheme_of
-from leaselock._core.backend import Finding
-from leaselock._core.validation import refuse
+from leaselock._core.client.validation import refuse
+from leaselock._core.contract.backend import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,8 @@ def url_in_file(path: str) -> str:
 def with_absolute_path(url: str) -> str:
     """Return the URL for a process in another directory: the path of a file may be relative."""
     path = url[len(DEFAULT) :]
-    if not url.lower().startswith(DEFAULT) or path.startswith(("/", "?")) or not path:
+    given = not path.startswith("?") and path
+    if not url.lower().startswith(DEFAULT) or not given or os.path.isabs(path):
         return url
     from urllib.parse import quote
 

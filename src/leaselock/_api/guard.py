@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, get_args
+
+from leaselock._core.client.validation import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from inspect import Signature
+
+    from leaselock._core.client.timing import OnOutage
 
 L = TypeVar("L")
 
@@ -15,11 +19,34 @@ L = TypeVar("L")
 IfBusy = Literal["wait", "raise", "skip"]
 
 
+class LockArguments(TypedDict, total=False):
+    """The options of `Client.lock`, where a decorator or a dependency passes them on."""
+
+    lease: float
+    renew: bool
+    timeout: float | None
+    reentrant: bool
+    protocol: str | None
+    label: str | None
+    owner: Literal["lock"] | None
+    min_hold: float
+    max_hold: float | None
+    on_outage: OnOutage
+    outage_timeout: float | None
+
+
+def checked_busy(busy: object, known: tuple[str, ...], renamed: str = "") -> None:
+    """ValueError unless *busy* is one of the *known* words; *renamed* was the word for "skip"."""
+    if busy not in known:
+        now = f": {renamed!r} is 'skip' now" if renamed and busy == renamed else ""
+        raise ValueError(f"busy is one of {known}, not {busy!r:.80}{now}")
+
+
 class Guard(Generic[L]):
     """How a call of one function finds its lock, and how long it waits for it."""
 
     def __init__(
-        self, lock: Callable[..., L], name: str, busy: IfBusy, options: dict[str, Any]
+        self, lock: Callable[..., L], name: str, busy: IfBusy, arguments: LockArguments
     ) -> None:
         if callable(name):
             of = getattr(name, "__name__", "function")
@@ -27,8 +54,9 @@ class Guard(Generic[L]):
                 f"guard needs the name of a lock, in parentheses: write @client.guard({of!r}) "
                 f"above {of}(), with its arguments in braces where each has a lock of its own"
             )
-        if busy not in get_args(IfBusy):
-            raise ValueError(f"busy is one of {get_args(IfBusy)}, not {busy!r:.80}")
+        checked_busy(busy, get_args(IfBusy))
+        refuse("guard", arguments.keys() - LockArguments.__annotations__)
+        options: dict[str, Any] = {**arguments}
         self.lock = lock
         self.template = name
         self.options = options
@@ -65,3 +93,7 @@ class Guard(Generic[L]):
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return self.template.format(**bound.arguments)
+
+
+def no_lock(*_: object, **__: object) -> None:
+    """The locks of a guard that only checks and names: its user makes them."""

@@ -1,9 +1,9 @@
 """The logger `leaselock`: what happens to the locks of a client, for people and for log storage.
 
-DEBUG: each acquire and release. WARNING: long waits, waits for a store that is out of reach, late
-and failed renewals, locks broken by force. ERROR: lost leases, and requests that the store did not
-answer. Each record has the fields of the event as attributes (`extra`), so that a formatter for
-JSON writes them out.
+DEBUG: each acquire and release. WARNING: a wait that reaches 30 seconds, once; waits for a store
+that is out of reach, late and failed renewals, locks broken by force. ERROR: lost leases, and
+requests that the store did not answer. Each record has the fields of the event as attributes
+(`extra`), so that a formatter for JSON writes them out.
 
 A record of DEBUG needs a request to the logger for each acquire. So they are written if the level
 was set before the client was made.
@@ -14,12 +14,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from leaselock._core.events import LATE, LONG_WAIT
-from leaselock._core.hold import CLIENT_CLOSED
+from leaselock._core.client.events import LATE
+from leaselock._core.client.hold import CLIENT_CLOSED
 
 if TYPE_CHECKING:
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.events import Event
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.events import Event
 
 NAME = "leaselock"
 DEBUG, WARNING, ERROR = 10, 30, 40
@@ -31,9 +31,11 @@ def attach(service: ClientCore, store: str) -> None:
     def log(event: Event) -> None:
         write(event, store)
 
-    # A program that has not loaded `logging` has set no level.
+    # A program that has not loaded `logging` has set no level. Another thread may be loading it.
     logging: Any = sys.modules.get("logging")
-    debug = logging is not None and logging.getLogger(NAME).isEnabledFor(DEBUG)
+    loading = getattr(getattr(logging, "__spec__", None), "_initializing", False)
+    known = logging is not None and not loading
+    debug = known and logging.getLogger(NAME).isEnabledFor(DEBUG)
     service.listen(log, rare=not debug)
 
 
@@ -61,22 +63,20 @@ def described(event: Event) -> tuple[int, str]:
     """The level and the text of an event."""
     name, seconds, holder = repr(event.name), f"{event.seconds:.3f} s", _holder(event)
     by = f", held by {holder}" if holder else ""
-    long = event.seconds >= LONG_WAIT
     match event.kind:
         case "acquiring":
             return DEBUG, f"acquire {name}"
         case "busy":
             return DEBUG, f"{name} is busy{by}"
+        case "waiting":
+            return WARNING, f"still waiting for {name} after {seconds}{by}"
         case "outage":
             return WARNING, f"waiting for the store of {name}: {event.reason}"
         case "granted":
-            return (
-                WARNING if long else DEBUG,
-                f"acquired {name} after {seconds}, token {event.token}",
-            )
+            return DEBUG, f"acquired {name} after {seconds}, token {event.token}"
         case "timed_out":
             why = f": {event.reason}" if event.reason else ""
-            return WARNING if long else DEBUG, f"gave up {name} after {seconds}{by}{why}"
+            return DEBUG, f"gave up {name} after {seconds}{by}{why}"
         case "released":
             return DEBUG, f"released {name} after {seconds}, token {event.token}"
         case "renewed":
@@ -92,7 +92,5 @@ def described(event: Event) -> tuple[int, str]:
             return level, f"{name} was lost after {seconds}: {event.reason}"
         case "cancelled":
             return DEBUG, f"stopped waiting for {name} after {seconds}: {event.reason}"
-        case "unlocked":
-            return ERROR, f"going on WITHOUT the lock {name}: {event.reason}"
         case "failed":
             return ERROR, f"{name} could not be acquired: {event.reason}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
 from leaselock._api.connect import connect
@@ -12,30 +13,31 @@ from leaselock._api.forgotten import end_forgotten
 from leaselock._api.guard import Guard
 from leaselock._api.log import attach
 from leaselock._backends import stores_with
-from leaselock._core.client_core import ClientCore
-from leaselock._core.lease_handle import if_granted
-from leaselock._core.validation import checked_body, lock_of_mode
-from leaselock._core.watching import or_stop
+from leaselock._core.client.client_core import ClientCore
+from leaselock._core.client.lease_handle import NO_LEASE, if_granted
+from leaselock._core.client.lease_reference import UnderWay
+from leaselock._core.client.validation import checked_body, lock_of_mode, no_attribute
+from leaselock._core.client.watching import or_stop
 from leaselock._drivers.system_env import now
 from leaselock._drivers.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
-    from typing import Literal, Never
+    from typing import Literal, Never, Unpack
 
     from leaselock._api.connect import Store
-    from leaselock._api.guard import IfBusy
-    from leaselock._core.backend import Finding, Mode
-    from leaselock._core.deadlocks import Deadlock
-    from leaselock._core.election import Candidacy, Term
-    from leaselock._core.events import Event
-    from leaselock._core.inspection import Holder, LockChange, LockInfo, Waiter
-    from leaselock._core.lease_handle import LeaseHandle
-    from leaselock._core.mutex import Mutex
-    from leaselock._core.timing import OnOutage
-    from leaselock._core.together import Together, TogetherHandle
-    from leaselock._core.watching import Watcher
+    from leaselock._api.guard import IfBusy, LockArguments
+    from leaselock._core.client.deadlocks import Deadlock
+    from leaselock._core.client.election import Candidacy, Term
+    from leaselock._core.client.events import Event
+    from leaselock._core.client.inspection import Holder, LockChange, LockInfo, Waiter
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.client.mutex import Mutex
+    from leaselock._core.client.timing import OnOutage
+    from leaselock._core.client.together import Together, TogetherHandle
+    from leaselock._core.client.watching import Watcher
+    from leaselock._core.contract.backend import Finding, Mode
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,12 +54,14 @@ class Client:
     locks in Redis (default: the one in the URL, else ``lock:``). *label* is a short text shown to
     users who inspect what this client holds; with *label_from* "caller", labels also say which
     module, function and line of the program asked for the lock. *op_timeout* limits the time for
-    one answer of the store, in seconds. *local_handoffs* is the default of `lock`. An acquire that
-    waits longer than *deadlock_timeout* seconds looks for a deadlock, and raises DeadlockDetected
-    in its youngest member; None does not look.
+    one answer of the store, in seconds. An acquire that waits longer than *deadlock_timeout*
+    seconds looks for a deadlock, and raises DeadlockDetected in its youngest member; None does not
+    look.
 
-    The constructor does not connect. Use the client as a context manager, or call `close`. Raises
-    ValueError or TypeError if *store* names no store, ImportError if its client library is missing.
+    The constructor does not connect. Use the client as a context manager, or call `close`. Python
+    ends at SIGTERM without either, and what is held then ends with its lease: see
+    `exit_on_sigterm`. Raises ValueError or TypeError if *store* names no store, ImportError if its
+    client library is missing.
 
     >>> with leaselock.Client("redis://localhost:6379/0") as client:
     ...     with client.lock("order:5", timeout=10) as lease:
@@ -72,7 +76,6 @@ class Client:
         prefix: str | None = None,
         label: str | None = None,
         op_timeout: float = 5.0,
-        local_handoffs: int = 0,
         deadlock_timeout: float | None = None,
         label_from: Literal["caller"] | None = None,
         **unknown: Never,
@@ -87,7 +90,6 @@ class Client:
             protocol=opened.protocol,
             label=label,
             op_timeout=op_timeout,
-            local_handoffs=local_handoffs,
             store=opened.shown,
             notes=opened.notes,
             deadlock_timeout=deadlock_timeout,
@@ -114,8 +116,6 @@ class Client:
         reentrant: bool = True,
         protocol: str | None = None,
         label: str | None = None,
-        local_handoffs: int | None = None,
-        cached: bool = False,
         owner: Literal["lock"] | None = None,
         min_hold: float = 0.0,
         max_hold: float | None = None,
@@ -134,15 +134,13 @@ class Client:
         that. *protocol* is one of the store's protocols (default: the one in the URL, else the
         store's first). *label* is a short text that is shown to users.
 
-        With *local_handoffs* the threads of this client hand a lease on among themselves, at most
-        that many times and for a tenth of a second. With *cached* this client keeps the lease after
-        a release until another client waits. With *min_hold* the lock stays taken for that many
-        seconds after its grant, even if it is released before or its holder dies: it is *cooling
-        down*. With *max_hold* it is renewed for that many seconds at most, and is lost then.
+        With *min_hold* the lock stays taken for that many seconds after its grant, even if it is
+        released before or its holder dies: it is *cooling down*. With *max_hold* it is renewed for
+        that many seconds at most, and is lost then.
 
-        While the store cannot be reached, *on_outage* "fail" raises StoreError, "wait" tries for
-        *outage_timeout* seconds, even beyond *timeout*, and "unlocked" goes on WITHOUT the lock.
-        Raises InvalidName, ValueError or TypeError for what cannot be, here or in this store.
+        While the store cannot be reached, *on_outage* "fail" raises StoreError, and "wait" tries
+        for *outage_timeout* seconds before, even beyond *timeout*. Raises InvalidName, ValueError
+        or TypeError for what cannot be, here or in this store.
         """
         return Lock(
             self,
@@ -154,8 +152,6 @@ class Client:
                 reentrant=reentrant,
                 protocol=protocol,
                 label=label,
-                local_handoffs=local_handoffs,
-                cached=cached,
                 owner=owner,
                 min_hold=min_hold,
                 max_hold=max_hold,
@@ -167,15 +163,19 @@ class Client:
 
     @overload
     def guard(
-        self, name: str, *, busy: Literal["wait", "raise"] = "wait", **options: Any
+        self,
+        name: str,
+        *,
+        busy: Literal["wait", "raise"] = "wait",
+        **options: Unpack[LockArguments],
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
     @overload
     def guard(
-        self, name: str, *, busy: Literal["skip"], **options: Any
+        self, name: str, *, busy: Literal["skip"], **options: Unpack[LockArguments]
     ) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
 
-    def guard(self, name: str, *, busy: IfBusy = "wait", **options: Any) -> Any:
+    def guard(self, name: str, *, busy: IfBusy = "wait", **options: Unpack[LockArguments]) -> Any:
         """Decorate a function that runs under the lock *name*, which its arguments complete.
 
         *name* is a format string over the parameters of the function: "bill:{user_id}". *options*
@@ -297,7 +297,7 @@ class Client:
         return LockAll(
             self,
             self._core.lock_all(
-                [getattr(lock, "_mutex", lock) for lock in locks],
+                locks,
                 timeout,
                 lease=lease,
                 renew=renew,
@@ -318,6 +318,7 @@ class Client:
         every: float,
         times: int = 1,
         align: bool = False,
+        on_error: Literal["keep", "retry"] = "keep",
         lease: float = 30.0,
         protocol: str | None = None,
         label: str | None = None,
@@ -325,18 +326,21 @@ class Client:
         on_outage: OnOutage = "fail",
         outage_timeout: float | None = None,
     ) -> Lease | None:
-        """Return a lease at most once per period in the whole fleet, otherwise None; with *times*,
-        at most that many times.
+        """Return a lease at most *times* times per period in the whole fleet, otherwise None.
 
-        After a grant the next one is at least *every* seconds later, by the store's clock, however
-        soon the lease is released, and even if its holder dies. So a period begins with a grant;
-        with *align* the periods are those of the store's clock, such as quarters of an hour for
-        900. With several *times* there are no more than that many grants in any *every* seconds.
-        All callers must state the same number, else they get LimitMismatch. A store without
-        semaphores raises ValueError. The call does not wait. A run that takes longer than a period
-        keeps its lease, which is renewed, at most for *max_hold* seconds. *on_outage* and
-        *outage_timeout* are those of `lock`; a call that goes on "unlocked" may be one of many in
-        the period. Raises ValueError where `lock` refuses *min_hold*.
+        After a grant the next one is at least *every* seconds later, by the store's clock, even if
+        the lease is released or its holder dies. With *align* the periods are those of the store's
+        clock, such as quarters of an hour for 900. All callers must state the same *times*, or get
+        LimitMismatch; several need a store with semaphores. The call does not wait.
+
+        With *on_error* "keep" a grant uses up the turn. With "retry" only the body of a `with` does
+        that ends without an exception: an exception, `release`, a lost lease, and the death of the
+        process when the lease ends give the turn back. If the store does not confirm the end of the
+        work, LeaseLost is raised, and the work may be done again.
+
+        A run that takes longer than a period keeps its lease, at most for *max_hold* seconds.
+        *on_outage* and *outage_timeout* are those of `lock`. Raises ValueError where `lock` refuses
+        *min_hold*.
 
         >>> if lease := client.once("report", every=900):
         ...     with lease: report()
@@ -348,6 +352,7 @@ class Client:
                     every,
                     align,
                     times,
+                    on_error,
                     lease=lease,
                     protocol=protocol,
                     label=label,
@@ -413,14 +418,19 @@ class Client:
         """
         return self._core.indexed
 
-    def break_lock(self, name: str, *, token: int | None = None) -> Holder | None:
+    def break_lock(
+        self, name: str, *, token: int | None = None, message: str | None = None
+    ) -> Holder | None:
         """End the hold of a lock by force; return its holder, or None if the lock was free.
 
         With *token*, only the hold with that token is ended, and NotHeld is raised if there is
         another one. The holder learns of it at its next renewal. Until then it works on, and only
         its fencing token can stop it.
+
+        Its loss has the *message* as its reason, where leases can be detached: not on ZooKeeper,
+        nor with the protocols "row" and "advisory".
         """
-        return self._driver.run(self._core.break_lock(name, token))
+        return self._driver.run(self._core.break_lock(name, token, message))
 
     def deadlocks(self) -> list[Deadlock]:
         """Return the deadlocks of the store: cycles of owners, each of which waits for the next.
@@ -443,9 +453,19 @@ class Client:
         """
         return self._driver.run(self._core.setup(dry_run))
 
-    def gc(self) -> int:
-        """Remove records that are no longer needed; return how many."""
-        return self._driver.run(self._core.gc())
+    def gc(
+        self,
+        report: Callable[[int], object] | None = None,
+        *,
+        kept: Callable[[str], object] | None = None,
+    ) -> int:
+        """Remove records that are no longer needed; return how many.
+
+        It works in small steps, and leaves the store to others between them. *report* is called
+        with the number so far after each step; *kept* with a text for each kind of record that
+        stays for a time, such as the token counters of a Redis server.
+        """
+        return self._driver.run(self._core.gc(report, kept))
 
     def on_event(self, listener: Callable[[Event], object]) -> None:
         """Call *listener* with each Event of this client: acquire, grant, renewal, loss, release.
@@ -501,6 +521,7 @@ class Lock:
         self._client = client
         self._driver = client._driver
         self._mutex = mutex
+        mutex.kept_by_caller = True
         self._lease = functools.partial(Lease, client)
 
     @property
@@ -508,7 +529,7 @@ class Lock:
         """The name of the lock."""
         return self._mutex.name
 
-    def acquire(self, *, timeout: float | None = None, **unknown: Never) -> Lease:
+    def acquire(self, *positional: Never, timeout: float | None = None, **unknown: Never) -> Lease:
         """Acquire the lock and return a lease; AcquireTimeout when *timeout* seconds have passed.
 
         0 does not wait. Without *timeout* that of the lock is used. Raises StoreError if the store
@@ -518,9 +539,13 @@ class Lock:
         >>> lease = client.lock("order:5").acquire(timeout=2.5)
         >>> with lease: ...
         """
-        return self._driver.run(self._mutex.acquire(timeout, **unknown), self._lease)
+        return self._driver.run(
+            self._mutex.acquire(timeout, positional=positional, **unknown), self._lease
+        )
 
-    def try_acquire(self, *, timeout: float | None = 0.0, **unknown: Never) -> Lease | None:
+    def try_acquire(
+        self, *positional: Never, timeout: float | None = 0.0, **unknown: Never
+    ) -> Lease | None:
         """Acquire the lock and return a lease, or None if another owner holds it.
 
         It waits for *timeout* seconds at most, by default not at all; None waits without limit. The
@@ -530,7 +555,8 @@ class Lock:
         ...     with lease: ...
         """
         return if_granted(
-            self._driver.run(self._mutex.try_acquire(timeout, **unknown)), self._lease
+            self._driver.run(self._mutex.try_acquire(timeout, positional=positional, **unknown)),
+            self._lease,
         )
 
     def cancel(self) -> int:
@@ -585,11 +611,16 @@ class Lock:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        return self._driver.run(self._mutex.leave(exception, sys._getframe(1)))
+        # First of all, in one assignment: whatever interrupts the rest, the lease has ended.
+        lease = self._mutex.kept.get(frame := sys._getframe(1), NO_LEASE)
+        while lease.reference.left_by and lease.outer:  # an end that was interrupted
+            lease = lease.outer
+        lease.reference.left_by = weakref.ref(ending := UnderWay())
+        return self._driver.run(self._mutex.leave(exception, frame, ending))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""
-        checked_body(function, awaited=Threads.awaited)
+        checked_body(function, awaited=Threads.awaited, written="@client.lock(...)")
 
         @functools.wraps(function)
         def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -597,6 +628,12 @@ class Lock:
                 return function(*args, **kwargs)
 
         return under_lock
+
+    if not TYPE_CHECKING:  # a type checker knows the attributes
+
+        def __getattr__(self, name):
+            """Say what other libraries call so."""
+            no_attribute(self, name)
 
     def __repr__(self) -> str:
         return f"<leaselock.Lock {self.name!r} on {self._driver.store}{self._mutex.state()}>"
@@ -813,7 +850,9 @@ class Semaphore(Lock):
     ...     with lease: ...
     """
 
-    def acquire(self, permits: int = 1, *, timeout: float | None = None, **unknown: Never) -> Lease:
+    def acquire(  # type: ignore[override]  # its number of permits has a position
+        self, permits: int = 1, *, timeout: float | None = None, **unknown: Never
+    ) -> Lease:
         """Acquire *permits* at once and return a lease; AcquireTimeout after *timeout* seconds.
 
         Raises ValueError for more permits than there are, LimitMismatch if the semaphore in the
@@ -821,7 +860,7 @@ class Semaphore(Lock):
         """
         return self._driver.run(self._mutex.acquire(timeout, permits, **unknown), self._lease)
 
-    def try_acquire(
+    def try_acquire(  # type: ignore[override]  # as above
         self, permits: int = 1, *, timeout: float | None = 0.0, **unknown: Never
     ) -> Lease | None:
         """Acquire *permits* at once and return a lease, or None if they are not free.
@@ -863,27 +902,35 @@ class LockAll:
         self._client = client
         self._driver = client._driver
         self._together = together
+        together.keep_by_caller()
+        self._leases = functools.partial(Leases, client)
 
-    def acquire(self, *, timeout: float | None = None, **unknown: Never) -> Leases:
+    def acquire(self, *positional: Never, timeout: float | None = None, **unknown: Never) -> Leases:
         """Acquire all locks and return their leases; AcquireTimeout after *timeout* seconds.
 
         Raises as `Lock.acquire` does. If it raises, nothing is held.
         """
-        return Leases(self._client, self._driver.run(self._together.acquire(timeout, **unknown)))
+        return self._driver.run(
+            self._together.acquire(timeout, positional=positional, **unknown), self._leases
+        )
 
-    def try_acquire(self, *, timeout: float | None = 0.0, **unknown: Never) -> Leases | None:
+    def try_acquire(
+        self, *positional: Never, timeout: float | None = 0.0, **unknown: Never
+    ) -> Leases | None:
         """Acquire all locks and return their leases, or None if one of them is not free.
 
         It waits for *timeout* seconds at most, by default not at all. If it raises or returns None,
         nothing is held.
         """
         return if_granted(
-            self._driver.run(self._together.try_acquire(timeout, **unknown)),
-            functools.partial(Leases, self._client),
+            self._driver.run(self._together.try_acquire(timeout, positional=positional, **unknown)),
+            self._leases,
         )
 
+    # These two are the same for threads as those of `Lock`.
+
     def __enter__(self) -> Leases:
-        return Leases(self._client, self._driver.run(self._together.enter()))
+        return self._driver.run(self._together.enter(sys._getframe(1)), self._leases)
 
     def __exit__(
         self,
@@ -891,7 +938,11 @@ class LockAll:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._driver.run(self._together.leave(exception))
+        leases = self._together.kept.get(frame := sys._getframe(1), NO_LEASE)
+        while leases.group.left_by and leases.outer:  # as in `Lock`
+            leases = leases.outer
+        leases.group.left_by = weakref.ref(ending := UnderWay())
+        return self._driver.run(self._together.leave(exception, frame, ending))
 
     def __repr__(self) -> str:
         return f"<leaselock.LockAll {self._together.names()} on {self._driver.store}>"
@@ -909,6 +960,7 @@ class Leases:
         self._client = client
         self._driver = client._driver
         self._handle = handle
+        handle.keep()
 
     @property
     def leases(self) -> tuple[Lease, ...]:
@@ -929,8 +981,10 @@ class Leases:
         """Raise LeaseLost unless all leases are valid, NotHeld after the release."""
         self._handle.ensure()
 
-    def extend(self, seconds: float) -> None:
-        """Make every lease end no sooner than *seconds* from now; LeaseLost if one was lost."""
+    def extend(self, seconds: float | None = None) -> None:
+        """Make every lease end no sooner than *seconds* from now, by default the length of its
+        lease; LeaseLost if one was lost.
+        """
         self._driver.run(self._handle.extend(seconds))
 
     def release(self) -> None:
@@ -952,7 +1006,8 @@ class Leases:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._driver.run(self._handle.leave(exception))
+        self._handle.group.left_by = weakref.ref(ending := UnderWay())
+        self._driver.run(self._handle.leave(exception, ending))
 
     def __repr__(self) -> str:
         return f"<leaselock.Leases {self._handle.names()} on {self._driver.store}>"
@@ -971,6 +1026,7 @@ class Lease:
         self._client = client
         self._driver = client._driver
         self._handle = handle
+        handle.keep()
 
     @property
     def name(self) -> str:
@@ -1007,13 +1063,6 @@ class Lease:
         return self._handle.hold.renewals
 
     @property
-    def unlocked(self) -> bool:
-        """Whether there is no lock: the store could not be reached, and the caller goes on without
-        it, as *on_outage* says. Then the token is 0, which a resource that compares tokens refuses.
-        """
-        return self._handle.hold.is_unlocked
-
-    @property
     def lost(self) -> bool:
         """Whether the lease is not valid any more although it was not released."""
         return self._handle.lost()
@@ -1022,8 +1071,10 @@ class Lease:
         """Raise LeaseLost unless the lease is valid, NotHeld after its release; ask no store."""
         self._handle.ensure()
 
-    def extend(self, seconds: float) -> None:
-        """Make the lease end no sooner than *seconds* from now; LeaseLost if it was lost."""
+    def extend(self, seconds: float | None = None) -> None:
+        """Make the lease end no sooner than *seconds* from now, by default its length; LeaseLost if
+        it was lost.
+        """
         self._driver.run(self._handle.extend(seconds))
 
     def release(self) -> None:
@@ -1118,7 +1169,8 @@ class Lease:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._driver.run(self._handle.end_body(exception))
+        self._handle.reference.left_by = weakref.ref(ending := UnderWay())
+        self._driver.run(self._handle.end_body(exception, ending))
 
     def __repr__(self) -> str:
         return (
@@ -1129,7 +1181,7 @@ class Lease:
 
 def _guarded(guard: Guard[Lock], function: Callable[P, R]) -> Callable[P, R | None]:
     """The function that runs under the lock that *guard* names at each call."""
-    checked_body(function, awaited=Threads.awaited)
+    checked_body(function, awaited=Threads.awaited, written="@client.guard(...)")
     signature = guard.signature(function)
 
     @functools.wraps(function)

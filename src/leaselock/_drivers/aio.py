@@ -13,7 +13,7 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple, overload
 
-from leaselock._core.effects import (
+from leaselock._core.contract.effects import (
     Call,
     CallUser,
     Effect,
@@ -23,21 +23,21 @@ from leaselock._core.effects import (
     Spawn,
     Wait,
 )
-from leaselock._core.lifecycle import BlockingNode
-from leaselock._core.short_operation import UNFINISHED, ShortOperation
+from leaselock._core.contract.lifecycle import BlockingNode
 from leaselock._drivers.errors import as_public, refuse_pickling
 from leaselock._drivers.forgotten import CLOSER
 from leaselock._drivers.fork import DRIVERS, forked_message
 from leaselock._drivers.in_thread import InThread, Loop
 from leaselock._drivers.owners import OWNERS
 from leaselock._drivers.system_env import Driver, now, time_left, was_closed
+from leaselock.errors import LeaselockError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
     from concurrent.futures import Executor
 
-    from leaselock._core.effects import Owner
-    from leaselock._core.lifecycle import Lifecycle
+    from leaselock._core.contract.effects import Owner
+    from leaselock._core.contract.lifecycle import Lifecycle
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class Aio(Driver):
         task = asyncio.current_task(self.loop)
         return None if task is None else TaskInterrupter(task)
 
-    def _bind(self, operation: Operation[Any] | ShortOperation[Any]) -> None:
+    def _bind(self, operation: Operation[Any]) -> None:
         """Serve the running loop; close *operation* if that is impossible."""
         try:
             loop = asyncio.get_running_loop()
@@ -140,8 +140,7 @@ class Aio(Driver):
                 self.until_loop_ends = _end_with_loop(self.background)
                 _go_on(self.until_loop_ends)
         except BaseException:
-            if not isinstance(operation, ShortOperation):
-                operation.close()
+            operation.close()
             raise
 
     def _rebind(self, old: Loop) -> None:
@@ -192,51 +191,38 @@ class Aio(Driver):
         raise refuse_pickling()
 
     @overload
-    async def run(self, operation: Operation[T] | ShortOperation[T]) -> T: ...
+    async def run(self, operation: Operation[T]) -> T: ...
 
     @overload
-    async def run(
-        self, operation: Operation[T] | ShortOperation[T], wrap: Callable[[T], R]
-    ) -> R: ...
+    async def run(self, operation: Operation[T], wrap: Callable[[T], R]) -> R: ...
 
-    async def run(self, operation: Operation[Any] | ShortOperation[Any], wrap: Any = None) -> Any:
-        """Carry out *operation* in this task; return its result, or what *wrap* makes of it.
-
-        Of a short operation the one request is awaited here, with no coroutine in between.
-        """
+    async def run(self, operation: Operation[Any], wrap: Any = None) -> Any:
+        """Carry out *operation* in this task; return its result, or what *wrap* makes of it."""
         loop = asyncio._get_running_loop()
         if loop is None or loop is not self.loop:
             self._bind(operation)
-        error: BaseException | None = None
-        if isinstance(operation, ShortOperation):
-            try:
-                outcome = operation.begin()
-                if isinstance(outcome, Call):
-                    outcome = operation.finish(await self._perform(outcome))
-                if outcome is not UNFINISHED:
-                    return outcome if wrap is None else wrap(outcome)
-            except BaseException as raised:
-                error = raised
-            operation = operation.complete(error)
-            error = None
         answer: Any = None
-        while True:
-            try:
-                effect = operation.send(answer) if error is None else operation.throw(error)
-            except StopIteration as done:
-                return done.value if wrap is None else wrap(done.value)
-            except BaseException as raised:
-                failure = raised
-                break
-            answer = error = None
-            try:
-                answer = await self._perform(effect)
-            except BaseException as raised:
-                if was_closed(operation):
-                    raise  # of a loop that has ended: the collector closed the operation first
-                # Cancellation, too, is thrown into the operation, which knows what to undo.
-                error = raised
+        error: BaseException | None = None
+        try:
+            while True:
+                try:
+                    effect = operation.send(answer) if error is None else operation.throw(error)
+                except StopIteration as done:
+                    return done.value if wrap is None else wrap(done.value)
+                answer = error = None
+                try:
+                    answer = await self._perform(effect)
+                except BaseException as raised:
+                    if was_closed(operation):
+                        raise  # of a loop that has ended: the collector closed the operation first
+                    # Cancellation, too, is thrown into the operation.
+                    error = raised
+        except BaseException as raised:
+            failure = raised
         error = None
+        operation.close()
+        if not isinstance(failure, LeaselockError):
+            self.look_again()
         try:
             # Not in the handler, so that its context is what the caller handles, if anything.
             raise as_public(failure, self.store, self.typed)

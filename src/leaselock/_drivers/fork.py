@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from leaselock._core.lifecycle import Living
+from leaselock._core.contract.lifecycle import Living
 from leaselock._drivers.forgotten import CLOSER
 from leaselock._drivers.owners import OWNERS
 

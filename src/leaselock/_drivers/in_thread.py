@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.lifecycle import BlockingNode
+    from leaselock._core.contract.lifecycle import BlockingNode
 
 Loop = asyncio.AbstractEventLoop
 Job = tuple[object, float, Loop, "asyncio.Future[object]"]

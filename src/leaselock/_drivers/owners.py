@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from leaselock._core.effects import Owner, OwnerThread
+from leaselock._core.contract.effects import Owner, OwnerThread
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 _NUMBERS = itertools.count(1)
 # These switch to another greenlet while one waits, so a greenlet is no part of the running task.
 _SCHEDULERS = ("gevent", "eventlet")
+
+
+def thread_name() -> str:
+    """The name of the running thread. `current_thread` would make, and keep, an object for a thread
+    that another library than `threading` has started.
+    """
+    here = threading.get_ident()
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return names.get(here, f"thread {here}")
 
 
 class Owners:
@@ -44,7 +53,11 @@ class Owners:
         """
         modules = sys.modules
         greenlets = modules.get("greenlet")
-        if greenlets is not None and (greenlet := greenlets.getcurrent()).parent is not None:
+        try:
+            greenlet = None if greenlets is None else greenlets.getcurrent()
+        except AttributeError:
+            greenlet = None  # another thread is importing it, so none runs in this one
+        if greenlet is not None and greenlet.parent is not None:
             if any(name in modules for name in _SCHEDULERS):
                 return self.of_greenlet(greenlet)
         else:
@@ -70,8 +83,7 @@ class Owners:
         try:
             owner: Owner = self.local.owner
         except AttributeError:
-            thread = threading.current_thread()
-            owner = self.local.owner = self._new(thread.name, OwnerThread())
+            owner = self.local.owner = self._new(thread_name(), OwnerThread())
         return owner
 
     def of_task(self, task: asyncio.Task[Any]) -> Owner:
@@ -91,7 +103,7 @@ class Owners:
         """
         owner = self.others.get(greenlet)
         if owner is None:
-            name = threading.current_thread().name
+            name = thread_name()
             owner = self.others[greenlet] = self._new(f"{name}, greenlet {id(greenlet):x}", None)
         return owner
 

@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leaselock._core.effects import FOREVER
-from leaselock.process_identity import own_identity
+from leaselock._core.contract.effects import FOREVER
+from leaselock.process_identity import host_name, own_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from types import FrameType
 
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.effects import Operation
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.contract.effects import Operation
 
 # Linux's boot clock counts suspend, which the monotonic clock does not (hazard B4).
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
@@ -29,7 +29,9 @@ LONGEST_WAIT = 3600.0
 
 # Seconds on the clock of all deadlines. It is read several times with each acquire, so there is no
 # Python function in between.
-now = partial(time.clock_gettime, _CLOCK) if hasattr(time, "clock_gettime") else time.monotonic
+# On Windows it is QueryPerformanceCounter, which counts sleep. Until Python 3.13 the monotonic
+# clock is another one there, which moves every 16 ms.
+now = partial(time.clock_gettime, _CLOCK) if hasattr(time, "clock_gettime") else time.perf_counter
 
 
 def time_left(until: float) -> float:
@@ -72,7 +74,7 @@ class SystemEnv:
 
     def host_and_pid(self) -> tuple[str, int]:
         """The name of this host and the number of this process."""
-        return _host(), os.getpid()
+        return host_name(), os.getpid()
 
     process_identity = staticmethod(own_identity)
 
@@ -86,6 +88,8 @@ class Driver(SystemEnv):
     def __init__(self) -> None:
         # What the client does when its holds are lost with a fork or a loop.
         self.forgotten: Callable[[str, bool], None] = _nothing
+        # What the client does when an operation was interrupted.
+        self.look_again: Callable[[], None] = _no_client
         # The last operation of the client.
         self.last: Callable[[], Operation[None]] | None = None
         # The names of the locks that the client has not released.
@@ -96,7 +100,12 @@ class Driver(SystemEnv):
     def serve(self, core: ClientCore) -> None:
         """Run the operations of this client from now on."""
         self.forgotten, self.last, self.unreleased = core.abandon, core.close, core.unreleased
+        self.look_again = core.look_again
         self.store = core.store
+
+
+def _no_client() -> None:
+    """No client uses the driver."""
 
 
 def _nothing(reason: str, ours: bool) -> None:
@@ -115,7 +124,7 @@ class Termination:
         import signal
         import threading
 
-        in_main = threading.current_thread() is threading.main_thread()
+        in_main = threading.get_ident() == threading.main_thread().ident
         handled = signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, _exit)
         if handled or not in_main:
             yield
@@ -136,14 +145,6 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 TERMINATION = Termination()
-
-
-def _host() -> str:
-    if hasattr(os, "uname"):
-        return os.uname().nodename
-    import socket  # takes longer to load than all that the drivers need
-
-    return socket.gethostname()
 
 
 def _users_frame() -> FrameType:

@@ -10,11 +10,15 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from leaselock.errors import NotApplied
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.effects import Operation
+    from leaselock._core.contract.effects import Operation
 
+# From Python 3.12 on.
+ENDING = "the interpreter is ending, and starts no more threads: acquire locks before that"
 # For how many seconds an idle thread waits for work.
 IDLE = 1.0
 
@@ -50,8 +54,10 @@ class ThreadPool:
             with self.starting:
                 thread.start()
                 self.threads.add(thread)
-        except BaseException:
+        except BaseException as error:
             operation.close()
+            if isinstance(error, RuntimeError) and not threading.main_thread().is_alive():
+                raise NotApplied(ENDING, "refused") from error
             raise
 
     def _work(self, operation: Operation[None]) -> None:

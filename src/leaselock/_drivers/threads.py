@@ -13,7 +13,7 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
-from leaselock._core.effects import (
+from leaselock._core.contract.effects import (
     Call,
     CallUser,
     Effect,
@@ -23,24 +23,28 @@ from leaselock._core.effects import (
     Spawn,
     Wait,
 )
-from leaselock._core.lifecycle import BlockingNode
-from leaselock._core.short_operation import UNFINISHED, ShortOperation
+from leaselock._core.contract.lifecycle import BlockingNode
 from leaselock._drivers.errors import as_public, refuse_pickling
 from leaselock._drivers.forgotten import CLOSER, report
 from leaselock._drivers.fork import DRIVERS, forked_message
 from leaselock._drivers.owners import OWNERS
 from leaselock._drivers.system_env import Driver, time_left, was_closed
 from leaselock._drivers.thread_pool import ThreadPool
+from leaselock.errors import LeaselockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from leaselock._core.lifecycle import Lifecycle
+    from leaselock._core.contract.lifecycle import Lifecycle
 
 R = TypeVar("R")
 T = TypeVar("T")
 JOIN_TIMEOUT = 5.0
+PATCHED = (
+    "this client was made before monkey.patch_all() of gevent or eventlet, so it would block every "
+    "greenlet: make it afterwards; with `gunicorn -k gevent --preload` in each worker (post_fork)"
+)
 
 
 class Threads(Driver):
@@ -51,6 +55,8 @@ class Threads(Driver):
 
     def __init__(self, parts: Sequence[Lifecycle] = ()) -> None:
         self.parts = parts
+        # gevent and eventlet replace it. Those of this client stay what they are.
+        self.lock_type = threading.Lock
         self.monitor = threading.RLock()
         self.pool = ThreadPool(self._in_background)
         super().__init__()
@@ -67,45 +73,38 @@ class Threads(Driver):
         raise refuse_pickling()
 
     @overload
-    def run(self, operation: Operation[T] | ShortOperation[T]) -> T: ...
+    def run(self, operation: Operation[T]) -> T: ...
 
     @overload
-    def run(self, operation: Operation[T] | ShortOperation[T], wrap: Callable[[T], R]) -> R: ...
+    def run(self, operation: Operation[T], wrap: Callable[[T], R]) -> R: ...
 
-    def run(self, operation: Operation[Any] | ShortOperation[Any], wrap: Any = None) -> Any:
+    def run(self, operation: Operation[Any], wrap: Any = None) -> Any:
         """Carry out *operation* in this thread; return its result, or what *wrap* makes of it."""
-        error: BaseException | None = None
-        if isinstance(operation, ShortOperation):
-            try:
-                with self.monitor:
-                    outcome = operation.begin()
-                if isinstance(outcome, Call):
-                    answer = self._perform(outcome)
+        if threading.Lock is not self.lock_type:
+            operation.close()
+            raise RuntimeError(PATCHED)
+        answer = error = None
+        try:
+            while True:
+                try:
                     with self.monitor:
-                        outcome = operation.finish(answer)
-                if outcome is not UNFINISHED:
-                    return outcome if wrap is None else wrap(outcome)
-            except BaseException as raised:
-                error = raised
-            operation = operation.complete(error)
-            error = None
-        answer = None
-        while True:
-            try:
-                with self.monitor:
-                    effect = operation.send(answer) if error is None else operation.throw(error)
-            except StopIteration as done:
-                return done.value if wrap is None else wrap(done.value)
-            except BaseException as raised:
-                failure = raised
-                break
-            answer = error = None
-            try:
-                answer = self._perform(effect)
-            except BaseException as raised:
-                # An interrupt, too, is thrown into the operation, which knows what to undo.
-                error = raised
+                        effect = operation.send(answer) if error is None else operation.throw(error)
+                except StopIteration as done:
+                    return done.value if wrap is None else wrap(done.value)
+                answer = error = None
+                try:
+                    answer = self._perform(effect)
+                except BaseException as raised:
+                    # An interrupt, too, is thrown into the operation.
+                    error = raised
+        except BaseException as raised:
+            failure = raised
         error = None
+        # What it has in hand is not kept by the traceback of what has interrupted this.
+        operation.close()
+        if not isinstance(failure, LeaselockError):
+            with self.monitor:
+                self.look_again()
         try:
             # Not in the handler, so that its context is what the caller handles, if anything.
             raise as_public(failure, self.store, self.typed)
@@ -184,6 +183,9 @@ class Threads(Driver):
         it is done in the background, and the call ends with ClientClosed, or with what the handler
         raises.
         """
+        if threading.Lock is not self.lock_type:
+            operation.close()
+            raise RuntimeError(PATCHED)
         if self._is_interrupted(sys._getframe()):
             CLOSER.close_later(functools.partial(self._end, operation))
         else:
@@ -209,6 +211,8 @@ class Threads(Driver):
         """Close the client in the background: nothing refers to it any more. For a finalizer."""
         last = self.last
         assert last is not None  # there was a client
+        if threading.Lock is not self.lock_type:
+            return  # it cannot be used any more, and its holds end with their leases
         CLOSER.close_later(lambda: self._end(last()))
 
     def close(self) -> None:
@@ -244,7 +248,9 @@ CALLING_USER = Threads._call_user.__code__
 def _at_exit() -> None:
     CLOSER.finish()
     for driver in DRIVERS:
-        if isinstance(driver, Threads) and driver.last is not None:
+        if not isinstance(driver, Threads) or driver.last is None:
+            continue
+        if driver.lock_type is threading.Lock:
             driver.end(driver.last())
 
 
