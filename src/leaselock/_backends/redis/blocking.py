@@ -122,7 +122,7 @@ class BlockingConnection(Connection):
         except BaseException as error:
             connection.disconnect()
             if isinstance(error, (module.RedisError, OSError)):
-                raise refusal(self.address, error) from error
+                raise refusal(self.settings, self.address, error) from error
             raise
         # From here on the socket is ours, and redis-py must not close it.
         self.sock, connection._sock = connection._sock, None
@@ -153,7 +153,7 @@ class BlockingConnection(Connection):
         self, data: bytes, count: int, subscriptions: Sequence[Subscription], until: float
     ) -> list[Any]:
         if not self.open:
-            raise NotApplied(f"the connection to {self.address} is closed")
+            raise NotApplied(f"the connection to {self.address} is closed", "unreachable")
         for verb, channel in subscriptions:
             self.refused.pop(channel, None)
             self.pending.append((verb, channel))
@@ -327,10 +327,6 @@ class BlockingConnection(Connection):
             return bool(self.sock.send(data, self._do_not_wait()) == len(data))
         except OSError:
             return False
-
-    def later(self, seconds: float, callback: Callable[[], None]) -> Any:
-        """Never called: a waiter that has its own connection keeps the time itself."""
-        raise NotImplementedError
 
     def leave(self) -> None:
         """Close: the next caller would read this one's reply."""

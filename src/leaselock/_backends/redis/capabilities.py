@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock._backends.redis.executor import AT_FIRST
+from leaselock._backends.redis.executor import AT_FIRST, EARLIER_FORM
 from leaselock._backends.redis.keys import OURS
 from leaselock._backends.redis.listener import RECHECK_MS
 from leaselock._backends.redis.scripts import PROBE
-from leaselock._core.backend import Finding
+from leaselock._core.contract.backend import Finding
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ async def _scripts(executor: Executor, until: float) -> list[Finding]:
     replies = await executor.evaluate(PROBE, PROBE.command((PROBED,), (*verbs, PROBED)), until)
     findings = []
     for need, reply in zip(NEEDS, replies, strict=True):
-        said = reply.decode("utf-8", "replace")
+        said = EARLIER_FORM.sub("", reply.decode("utf-8", "replace"))
         if said.partition(" ")[0] in AT_FIRST:
             return [Finding("fail", f"the server takes no writes now ({said})")]
         if said:

@@ -107,7 +107,7 @@ def _cluster(client: Any, nodes: Any) -> Settings:
         )
     given = getattr(nodes, "connection_kwargs", None) or getattr(client, "connection_kwargs", {})
     parameters, tls = _read(given, given.get("connection_class"))
-    parameters.pop("db", None)
     addresses = tuple(Address(node.host, node.port) for node in nodes.startup_nodes.values())
-    shown = f"redis{'s' * tls}+cluster://{','.join(map(str, addresses))}"
+    database = f"/{parameters['db']}" if parameters.get("db") else ""
+    shown = f"redis{'s' * tls}+cluster://{','.join(map(str, addresses))}{database}"
     return Settings("cluster", addresses, "", parameters, {}, tls, shown)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Word = str | bytes | int | float
 Command = tuple[Word, ...]
+TEXTS = (str, bytes)
 # The verb and the channel of a SUBSCRIBE or UNSUBSCRIBE command: the server confirms it with a
 # push message, not with a reply.
 Subscription = tuple[str, str]
@@ -68,7 +69,10 @@ def codec() -> Any:
 def packed(commands: Sequence[Command]) -> bytes:
     """The commands as they are sent."""
     pack = codec().pack_command
-    if len(commands) == 1:
-        alone: bytes = pack(commands[0])
-        return alone
-    return b"".join([pack(command) for command in commands])
+    # Texts only: hiredis converts numbers itself, and crashes if a signal handler raises meanwhile.
+    return b"".join(
+        [
+            pack(tuple([word if word.__class__ in TEXTS else str(word) for word in command]))
+            for command in commands
+        ]
+    )

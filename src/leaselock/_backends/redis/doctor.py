@@ -7,19 +7,19 @@ import shlex
 import ssl
 import time
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from leaselock._backends import library
 from leaselock._backends.redis.capabilities import examine_capabilities, server_of
-from leaselock._backends.redis.counters import counters_on
+from leaselock._backends.redis.counters import counters_on, kept_counters
 from leaselock._backends.redis.keys import RECORD, index_of, lock_in, name_of
 from leaselock._backends.redis.layout_marker import marker_finding, marker_keys
 from leaselock._backends.redis.messages import NotALock, OtherLayout, Unreachable
 from leaselock._backends.redis.pool import KEPT_UNUSED
 from leaselock._backends.redis.scan import escaped, keys_on
 from leaselock._backends.redis.settings import LOGIN, MODULES, connection_class
-from leaselock._core.backend import Finding
-from leaselock._core.maintenance import clients_finding, clock_finding, tls_finding
+from leaselock._core.contract.backend import Finding
+from leaselock._core.rows.maintenance import clients_finding, clock_finding, tls_finding
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from leaselock._backends.redis.messages import Address
     from leaselock._backends.redis.settings import Settings
     from leaselock._backends.redis.shared_state import SharedState
-    from leaselock._core.backend import LockState
+    from leaselock._core.contract.backend import LockState
 
     Inspect = Callable[[str | None, str, float], Awaitable[Sequence[LockState]]]
 
 OLDEST = (6, 2)
+FEWEST_SENTINELS = 3
 # What is asked for by name: "*" would also send the passwords of the server and of its replicas.
 SETTINGS = tuple(
     ("CONFIG", "GET", name)
@@ -76,8 +77,16 @@ async def examine(
     """
     findings = [_library(settings), *_encryption(settings)]
     markers = marker_keys(settings.prefix, executor.topology.divided)
+    if settings.service:
+        findings += await _of_sentinels(executor, settings, until)
     try:
-        for address in await executor.topology.masters(executor.send, until):
+        try:
+            masters = await executor.topology.masters(executor.send, until)
+        except (Unreachable, StoreError) as error:
+            if not settings.service:
+                raise
+            return (*findings, Finding("fail", str(error)))
+        for address in masters:
             questions = (("INFO",), *SETTINGS, ("TIME",))
             replies = await executor.send(address, questions, until)
             findings += await _of_server(executor, address, settings, replies, until)
@@ -127,6 +136,64 @@ def _encryption(settings: Settings) -> list[Finding]:
             problem = "the server's name is not verified, ssl_check_hostname=false"
     advice = "ssl_cert_reqs=required and ssl_check_hostname=true, with ssl_ca_certs=FILE"
     return [tls_finding("the connections", problem, True, advice)]
+
+
+async def _of_sentinels(executor: Executor, settings: Settings, until: float) -> list[Finding]:
+    """Whether the sentinels would replace the master if it failed."""
+    findings, named = [], {}
+    service, sentinels = settings.service, settings.addresses
+    questions = (("SENTINEL", "CKQUORUM", service), ("SENTINEL", "MASTER", service))
+    for asked, address in enumerate(sentinels):
+        left, now = len(sentinels) - asked, executor.now()
+        try:
+            # One that keeps silent leaves time for the others, and for the master.
+            replies = await executor.send(address, questions, now + (until - now) / (left + 1))
+        except (Unreachable, StoreError) as error:
+            what = f"the sentinel {address} does not answer: {error}"
+            findings.append(Finding("warn", what, "start it: a failover needs most of them"))
+            continue
+        quorum, facts = replies
+        if isinstance(quorum, Exception):
+            level: Literal["skip", "fail"] = "skip" if "NOPERM" in str(quorum) else "fail"
+            what = f"the sentinel {address}: no failover could be decided ({quorum})"
+            findings.append(Finding(level, what, "start the sentinels that are missing"))
+        if isinstance(facts, Exception):
+            findings.append(Finding("skip", f"the sentinel {address}: it does not say ({facts})"))
+            continue
+        known = {_text(key): _text(value) for key, value in _pairs(facts).items()}
+        named[f"{known.get('ip')}:{known.get('port')}"] = address
+        findings += _of_sentinel(address, known, len(sentinels))
+    if len(named) > 1:
+        each = " and ".join(f"{master} ({address})" for master, address in named.items())
+        what = f"the sentinels name different masters: {each}"
+        findings.append(Finding("fail", what, "wait for the end of a failover, or correct them"))
+    return findings
+
+
+def _of_sentinel(address: Address, known: Mapping[str, str], in_url: int) -> list[Finding]:
+    """What one sentinel knows of the master, its replicas and the other sentinels."""
+    findings = []
+    replicas = int(known.get("num-slaves", "0"))
+    sentinels = int(known.get("num-other-sentinels", "0")) + 1
+    what = (
+        f"the sentinel {address}: {known.get('name')} is {known.get('ip')}:{known.get('port')}, "
+        f"{replicas} replicas, {sentinels} sentinels, quorum {known.get('quorum')}"
+    )
+    findings.append(Finding("ok", what))
+    if not replicas:
+        what = f"the sentinel {address}: there is no replica that could replace the master"
+        findings.append(Finding("warn", what, "add a replica (REPLICAOF)"))
+    if sentinels < FEWEST_SENTINELS:
+        what = f"the sentinel {address}: {sentinels} sentinels cannot decide when one is gone"
+        findings.append(Finding("warn", what, f"{FEWEST_SENTINELS} sentinels, on other machines"))
+    elif sentinels > in_url:
+        what = f"the URL names {in_url} of {sentinels} sentinels: programs depend on these alone"
+        findings.append(Finding("warn", what, "name all of them in the URL"))
+    return findings
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
 async def _access(
@@ -206,7 +273,8 @@ async def _of_keys(
         advice = "leaselock gc deletes those of ours that were not used for ?token_ttl="
         findings.append(Finding("warn", what, advice))
     else:
-        findings.append(Finding("ok", f"{address}: {len(counters)} token counters"))
+        last = max((end for end in ends if isinstance(end, int)), default=0)
+        findings.append(Finding("ok", kept_counters(address, len(counters), last)))
     return findings
 
 
@@ -333,12 +401,17 @@ def _replication(server: Server) -> Finding:
         return Finding("fail", what, "more replicas, or a smaller ?replicas=")
     if replicas == "0":
         return Finding("ok", f"{address}: no replicas, so no failover can lose a lock")
+    if 0 < wanted < int(replicas):
+        what = (
+            f"{address}: ?replicas={wanted} of {replicas}: a failover to one that has not confirmed"
+        )
+        return Finding("warn", f"{what} a grant loses it", f"?replicas={replicas}")
     config = server.config
     least = config.get("min-replicas-to-write", config.get("min-slaves-to-write", "unknown"))
     what = f"{address}: connected replicas: {replicas}; a failover may lose the latest grants"
     if least.isdigit() and int(least) > 0:
         return Finding("ok", f"{what}; cut off from them it stops (min-replicas-to-write {least})")
-    advice = "?replicas=1, min-replicas-to-write 1, and fencing tokens"
+    advice = f"?replicas={replicas}, min-replicas-to-write 1, and fencing tokens"
     what += f"; cut off from them it goes on granting (min-replicas-to-write {least})"
     return Finding("warn", what, advice)
 

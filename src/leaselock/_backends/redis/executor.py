@@ -23,9 +23,10 @@ from leaselock._backends.redis.messages import (
     Unreachable,
 )
 from leaselock._backends.redis.pool import Attempt, Pool
-from leaselock._core.backend import Unreadable
-from leaselock._core.effects import Sleep
-from leaselock._core.timing import pause
+from leaselock._backends.redis.topology import PART_OF_CLUSTER
+from leaselock._core.client.timing import pause
+from leaselock._core.contract.backend import Unreadable
+from leaselock._core.contract.effects import Sleep
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -52,6 +53,17 @@ ADVICE = {
 }
 # Of these, the ones that are no matter of permissions.
 NO_ROOM = ("OOM", "MISCONF")
+# What a replica says. Another server is the master, and the URL names this one: by mistake, or
+# until the name is given to the new master.
+OF_A_REPLICA = ("READONLY", "MASTERDOWN")
+REPLICA = (
+    "this server is a replica: name the master in the URL, or the sentinels that know it "
+    "(redis+sentinel://host,host/NAME)"
+)
+UNKNOWN_COMMAND = (
+    "the server must know EVALSHA and EVAL: see rename-command in its configuration. If it is a "
+    "sentinel, write redis+sentinel://host,host/NAME"
+)
 # What follows the type of a key that is not the lock it should be.
 NOT_A_LOCK = (
     "which is not a lock: choose another name, or another prefix for locks (?prefix=), or "
@@ -59,9 +71,11 @@ NOT_A_LOCK = (
 )
 # A server refuses with these before anything has changed, in a script, too.
 AT_FIRST = {"OOM", "MISCONF", "NOREPLICAS", "READONLY"}
-# In the text of each error that is raised within a script; in Redis 6.2, the error comes after it.
+# In the text of each error that is raised within a script. In Redis 6.2 the error comes after it,
+# and an error that the script caught and returned begins with its line.
 IN_SCRIPT = "user_script:"
-EARLIER_FORM = re.compile(r"^ERR Error running script .*@user_script: ?\d+: -?(?=[A-Z]+ )")
+RETURNED = "@user_script:"
+EARLIER_FORM = re.compile(r"^(?:ERR Error running script .*)?@user_script: ?\d+: -?(?=[A-Z]+ )")
 BAD_COUNTER = (
     "no token can be drawn from the counter {key!r}: it is {found}, and tokens above 2^53 would "
     "repeat. Set it to a smaller number, or delete it, once no resource remembers such a token"
@@ -72,8 +86,8 @@ UNREADABLE = (
 )
 PARTIAL = "{} (a script failed, perhaps after it had changed something)"
 T = TypeVar("T")
-# What a script's error says instead of NOPERM.
-NOT_PERMITTED = "The user executing the script can't"
+# What a script's error says instead of NOPERM: Redis 7.2 and later and Valkey, and older ones.
+NOT_PERMITTED = ("ACL failure in script", "The user executing the script can't")
 ASKING: Command = ("ASKING",)
 REDIRECTS = 8
 
@@ -84,8 +98,10 @@ def _text_of(error: Exception) -> str:
 
 def is_partial(error: Exception) -> bool:
     """Whether a script failed with this error, perhaps after it had changed something."""
+    if IN_SCRIPT not in str(error) or str(error).startswith(RETURNED):
+        return False
     code = _text_of(error).partition(" ")[0]
-    return IN_SCRIPT in str(error) and code not in AT_FIRST and code not in TEMPORARY
+    return code not in AT_FIRST and code not in TEMPORARY
 
 
 class Executor:
@@ -104,6 +120,8 @@ class Executor:
         self.listener = listener
         self.now = now
         self.random = random
+        # A server has carried out a write of this client.
+        self.has_written = False
         # The search for the server of a key that is under way.
         self.search: Attempt | None = None
         # The scripts whose text is being sent to a server by one of the callers.
@@ -148,6 +166,7 @@ class Executor:
         tries = redirects = 0
         loading, waited_for_loading, sha = False, False, ""
         asking: Address | None = None
+        patience = until
         while True:
             address: Address | None = None
             try:
@@ -164,7 +183,7 @@ class Executor:
                 self.topology.forget(address)
                 problem: Exception = DeadlineExceeded(str(error), "unreachable")
                 problem.__cause__ = error.__cause__
-                asking = None
+                asking, patience = None, min(patience, self.now() + self.topology.patience)
             else:
                 replies = replies[1:] if asking else replies
                 problem = replies[0]
@@ -184,15 +203,32 @@ class Executor:
                     redirects += 1
                     asking = self._redirected(code, rest, address)
                     continue
-                asking = None
+                asking, patience = None, until
                 problem = await self._refusal(key, address, commands[0], problem, until)
             tries += 1
             redirects = 0
-            seconds = pause(tries + 2, self.random())
-            if self.now() + seconds >= until:
-                raise problem
-            # A server that starts, or is not the master yet, does not say when it is ready.
-            await Sleep(self.now() + seconds)
+            await self._pause(tries, problem, patience)
+
+    async def _pause(self, tries: int, problem: Exception, until: float) -> None:
+        """Wait before the next try; raise *problem* if there is no time for one."""
+        seconds = pause(tries + 2, self.random())
+        if self.now() + seconds >= until:
+            raise problem
+        # A server that starts, or is not the master yet, does not say when it is ready.
+        await Sleep(self.now() + seconds)
+
+    async def prepare(self, until: float) -> None:
+        """Find out whether messages are sharded, before the first command that depends on it."""
+        tries = 0
+        while not self.topology.is_known:
+            try:
+                await self.find("", until)
+            except Unreachable as error:
+                if not self.topology.is_known:
+                    tries += 1
+                    problem = DeadlineExceeded(str(error), "unreachable")
+                    problem.__cause__ = error.__cause__
+                    await self._pause(tries, problem, until)
 
     async def find(self, key: str, until: float) -> Address:
         """Find the server of *key*. After a failover all requests ask for it at once: the first one
@@ -298,9 +334,25 @@ class Executor:
                 f"the key {other!r}, which belongs to the lock {key!r}, holds a {found} instead of "
                 f"a {wanted}: delete it, and find out which program writes to it"
             )
+        mistake = self._mistake(code, rest, address)
+        if mistake:
+            return NotApplied(f"{address}: {text} ({mistake})", "misconfigured")
         if code in TEMPORARY:
             self.topology.forget(address)
-            return DeadlineExceeded(f"{address}: {text}")
-        advice = ADVICE.get("NOPERM" if NOT_PERMITTED in text else code)
+            if code in OF_A_REPLICA and self.topology.fixed:
+                self.pool.look_up(address)
+            return DeadlineExceeded(f"{address}: {text}", "unreachable")
+        denied = any(words in text for words in NOT_PERMITTED)
+        advice = ADVICE.get("NOPERM" if denied else code)
         said = f"{address}: {text}" + (f" ({advice})" if advice else "")
         return NotApplied(said, "denied" if advice and code not in NO_ROOM else "refused")
+
+    def _mistake(self, code: str, rest: str, address: Address) -> str:
+        """What to correct, if the server cannot be the one that is meant."""
+        if code == "ERR" and rest.startswith("unknown command"):
+            return UNKNOWN_COMMAND
+        if code == "CROSSSLOT" or (code == "CLUSTERDOWN" and self.topology.fixed):
+            return PART_OF_CLUSTER.format(address)
+        # A server that has written was the master: another one takes over its name, or it will be.
+        misnamed = code in OF_A_REPLICA and self.topology.fixed and not self.has_written
+        return REPLICA if misnamed else ""

@@ -17,7 +17,7 @@ from leaselock._backends.redis import keys as names
 from leaselock._backends.redis.messages import NotALock, Unreachable
 from leaselock._backends.redis.scan import literal, locks_on, page_on
 from leaselock._backends.redis.scripts import FORGET_IDLE
-from leaselock._core.backend import matching
+from leaselock._core.contract.backend import matching
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leaselock._backends.redis.codec import Command
     from leaselock._backends.redis.messages import Address
     from leaselock._backends.redis.shared_state import SharedState
-    from leaselock._core.backend import Claim, LockState
+    from leaselock._core.contract.backend import Claim, LockState
 
 # How many commands are sent together, and how many locks one script looks at.
 TOGETHER = 500
@@ -110,7 +110,8 @@ class ActiveIndex:
         # The number of releases until the next one that trims.
         self.releases = 0
         # How many of the oldest names are kept: the next release that trims begins behind them.
-        self.kept = 0
+        # By index: a cluster has one for each slot.
+        self.kept: dict[str, int] = {}
         # The part of the walk that is left: where to go on, and the servers that follow.
         self.listed_at: float | None = None
         self.cursor = 0
@@ -478,7 +479,8 @@ class ActiveIndex:
         """Look at the oldest names in the index of the claim's lock."""
         index = self.of(self._key(claim.name))
         before = round((claim.since - TRIM_AGE) * 1e6)
-        oldest = ("ZRANGE", index, "-inf", before, "BYSCORE", "LIMIT", self.kept, TRIM_SIZE)
+        first = self.kept.get(index, 0)
+        oldest = ("ZRANGE", index, "-inf", before, "BYSCORE", "LIMIT", first, TRIM_SIZE)
         until = min(until, self.now() + REPAIR_WITHIN)
         with suppress(NotApplied, OutcomeUnknown, Unreachable):
             # The release has ended. Another one will trim.
@@ -488,7 +490,10 @@ class ActiveIndex:
             if foreign:
                 await self.executor.ask(index, (("ZREM", index, *foreign),), until)
             kept = len(members) - len(foreign) - removed
-            self.kept = self.kept + kept if len(members) == TRIM_SIZE else 0
+            if len(members) == TRIM_SIZE:
+                self.kept[index] = first + kept
+            else:
+                self.kept.pop(index, None)
 
 
 @contextmanager

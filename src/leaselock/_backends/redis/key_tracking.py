@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis.codec import packed
 from leaselock._backends.redis.messages import Listen, Send
-from leaselock._core.effects import Call, Signal
+from leaselock._core.contract.effects import Call, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 if TYPE_CHECKING:
-    from leaselock._core.backend import Claim
+    from leaselock._core.contract.backend import Claim
 
 SLOTS = 16384
 OURS = "leaselock:"
@@ -201,15 +201,13 @@ def member_of(claim: Claim, address: str) -> str:
 
 
 def lease_fields(claim: Claim) -> str:
-    """The lease in ms; the number of tokens that a grant reserves, if not one; and whether its
-    client is notified of contention, or its mode, its permits and the limit that its client knows.
+    """The lease in ms; in another mode than exclusive also a 1, its mode, its permits and the limit
+    that its client knows. Earlier versions had other numbers there, and "cached" for the mode.
     """
     ms = round(claim.lease * 1000)
     if claim.mode != "exclusive":
-        return f"{ms} {claim.tokens} {claim.mode} {claim.permits} {claim.limit}"
-    if claim.tokens == 1:
-        return str(ms)
-    return f"{ms} {claim.tokens} cached" if claim.cached else f"{ms} {claim.tokens}"
+        return f"{ms} 1 {claim.mode} {claim.permits} {claim.limit}"
+    return str(ms)
 
 
 def slot_of(key: str) -> int:

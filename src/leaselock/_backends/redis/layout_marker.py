@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from leaselock._backends.redis.codec import packed
 from leaselock._backends.redis.keys import SLOTS, our, slot_of
 from leaselock._backends.redis.messages import OtherLayout, Send, Unreachable
-from leaselock._core.backend import Finding
-from leaselock._core.layout import Layout, layout_problem
+from leaselock._core.contract.backend import Finding
+from leaselock._core.contract.layout import Layout, layout_problem
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -34,6 +34,8 @@ CANDIDATES = 500
 OTHER_TYPE = "a value of another type"
 # The server may have a marker, and cannot read it now.
 NOT_YET = ("LOADING", "MASTERDOWN", "BUSY", "TRYAGAIN", "CLUSTERDOWN")
+# A server that the URL names, and that another one might serve for, is none to wait for.
+OF_MANY = ("MASTERDOWN", "CLUSTERDOWN")
 # No server of the cluster has the slot. It may serve the others (cluster-require-full-coverage).
 NOT_SERVED = "CLUSTERDOWN Hash slot not served"
 
@@ -92,7 +94,7 @@ def _check(settings: Settings, address: Address, key: str, reply: Any) -> None:
     """
     if isinstance(reply, Exception):
         code = str(reply).partition(" ")[0]
-        if code in NOT_YET:
+        if code in NOT_YET and not (settings.topology == "single" and code in OF_MANY):
             raise Unreachable(f"{address}: {reply}")
         if code != "WRONGTYPE":
             return

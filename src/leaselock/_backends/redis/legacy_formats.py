@@ -13,13 +13,14 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._backends.redis import keys as names
+from leaselock._backends.redis.backend import RedisBackend
 from leaselock._backends.redis.executor import UNREADABLE
 from leaselock._backends.redis.index import ActiveIndex
 from leaselock._backends.redis.keys import owner_of
 from leaselock._backends.redis.messages import NotALock
 from leaselock._backends.redis.records import held_of, is_record
 from leaselock._backends.redis.scripts import IF_OWNER
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     Broken,
     Busy,
     Grant,
@@ -28,17 +29,23 @@ from leaselock._core.backend import (
     Released,
     Unreadable,
 )
-from leaselock._core.effects import Signal, Wait
-from leaselock.errors import NotApplied, OutcomeUnknown, not_applied
+from leaselock._core.contract.effects import Signal, Wait
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from leaselock._backends.redis.codec import Command
     from leaselock._backends.redis.executor import Executor
     from leaselock._backends.redis.keys import Keys
     from leaselock._backends.redis.shared_state import SharedState
-    from leaselock._core.backend import Claim, ErrorReason, HoldRecord, Lifetime
+    from leaselock._core.contract.backend import (
+        Capabilities,
+        Claim,
+        ErrorReason,
+        HoldRecord,
+        Lifetime,
+    )
 
 T = TypeVar("T")
 READING = ("GET", "PTTL", "TTL")
@@ -109,7 +116,7 @@ class Request:
         if self.wrote:
             said = f"{text} (earlier commands of the request were carried out)"
             return OutcomeUnknown(said, reason)
-        return not_applied(text, reason)
+        return NotApplied(text, reason)
 
 
 def owner(claim: Claim) -> bytes:
@@ -352,12 +359,17 @@ FORMS: dict[str, type[Setnx]] = {
 }
 
 
-class LegacyLock:
-    """The protocol of one of these formats."""
+class LegacyBackend(RedisBackend):
+    """One of these formats."""
 
-    def __init__(self, shared: SharedState, form: str, wall: Callable[[], float]) -> None:
-        self.executor = shared.executor
-        self.keys_of = shared.keys_of
+    def __init__(
+        self,
+        shared: SharedState,
+        form: str,
+        wall: Callable[[], float],
+        capabilities: Capabilities,
+    ) -> None:
+        super().__init__(shared, capabilities)
         self.index = ActiveIndex(shared, "string", self._state)
         self.form: Setnx = FORMS[form](wall)
         self.closing = Signal()
@@ -365,7 +377,7 @@ class LegacyLock:
     def _request(self, name: str, until: float) -> Request:
         return Request(self.executor, self.keys_of(name), until)
 
-    async def acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
+    async def acquire_once(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
         """Try once; waiters poll."""
         request = self._request(claim.name, until)
         if await self.form.take(request, claim):
@@ -377,6 +389,7 @@ class LegacyLock:
                 request.lock,
             )
             counter, *_ = await request.send(("INCR", request.token), write, listed)
+            self.executor.has_written = True
             return Grant(int(counter), ())
         held = await self._held(request)
         return Busy(held, POLL, ())
@@ -406,7 +419,7 @@ class LegacyLock:
         owner = b"" if value is None else self.form.holder(value, record)
         return held_of(owner, counter + record, remaining_ms)
 
-    async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
+    async def release_once(self, claim: Claim, tombstone: bool, until: float) -> Released:
         """Release, if it holds. These formats cannot refuse a request that is under way."""
         held = await self.form.drop(self._request(claim.name, until), claim)
         if self.index.is_due(claim):
@@ -477,13 +490,7 @@ class LegacyLock:
 
     def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
         """Wait until it is time to poll."""
-        return Wait(self.closing, until)
-
-    def forget(self, claim: Claim) -> None:
-        """Nothing is kept of a claim that waits."""
-
-    def wake(self, claim_ids: Iterable[str]) -> None:
-        """Nothing to do: each claim asks again after POLL."""
+        return self.await_change(claim, until) or Wait(self.closing, until)
 
     def close(self) -> None:
         """End all waits: the client is closing."""

@@ -22,24 +22,24 @@ part of its entry in the queue.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from leaselock._backends.redis.codec import CHANGED, packed
 from leaselock._backends.redis.key_tracking import KeyTracking
 from leaselock._backends.redis.keys import message_of
 from leaselock._backends.redis.messages import NOT_SUBSCRIBED, Listen, Send, SubscribeFailed
 from leaselock._backends.redis.pool import UNUSED_FOR
-from leaselock._core.background import Background
-from leaselock._core.effects import FOREVER, Call, Signal, Wait
+from leaselock._core.contract.background import Background
+from leaselock._core.contract.effects import FOREVER, Call, Signal, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 
     from leaselock._backends.redis.codec import Command, Subscription
-    from leaselock._backends.redis.messages import Address, Connection, Waiting
+    from leaselock._backends.redis.messages import Address, Connection, SharedConnection, Waiting
     from leaselock._backends.redis.pool import Pool
     from leaselock._backends.redis.queue_state import QueueState
-    from leaselock._core.backend import Busy, Claim
+    from leaselock._core.contract.backend import Busy, Claim
 
 # No claim waits longer than this before it asks again; so each has asked before a grant whose
 # message it missed can have ended.
@@ -73,9 +73,12 @@ class Group:
             return
 
     def wake_first_later(self) -> None:
-        """Let the claim that is the first then ask, after the longest time without a request."""
+        """Let the claim that is the first then ask, after the longest time without a request. On a
+        connection of its own, the claim keeps the time itself.
+        """
         if self.timer is None:
-            self.timer = self.connection.later(RECHECK_MS / 1000, self.wake_first)
+            connection = cast("SharedConnection", self.connection)
+            self.timer = connection.later(RECHECK_MS / 1000, self.wake_first)
 
     def stop_timer(self) -> None:
         """No claim is left to wake."""
@@ -87,13 +90,15 @@ class Group:
 class Waiter:
     """A waiting claim; its signal says that a message came for it, or may have been missed."""
 
-    __slots__ = ("group", "in_use", "signal")
+    __slots__ = ("group", "in_use", "listens", "signal")
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.signal = Signal()
         # Its thread reads on the exclusive connection of its group, or is about to.
         self.in_use = False
+        # It reads messages there, and has no request under way.
+        self.listens = False
 
 
 class WaitersRequest(Call[list[Any]]):
@@ -117,6 +122,7 @@ class WaitersRequest(Call[list[Any]]):
         self.node = waiter.group.connection
         self.request: Any = message
         self.until = until
+        self.then = None
         self.sent_at = listener.now()
         waiter.signal.clear()
         waiter.in_use = True
@@ -144,11 +150,11 @@ class ThreadListens(Call[None]):
         self.until = until
 
     def __await__(self) -> Generator[ThreadListens, Any, None]:
-        self.waiter.in_use = True
+        self.waiter.in_use = self.waiter.listens = True
         try:
             yield self
         finally:
-            self.waiter.in_use = False
+            self.waiter.in_use = self.waiter.listens = False
 
 
 class Listener:
@@ -160,6 +166,8 @@ class Listener:
         self.now = now
         self.tracking = KeyTracking(pool)
         pool.on_many = self._close_unused_later
+        if not pool.shared:
+            pool.end_wait = self._end_wait
         self.clear()
 
     def clear(self) -> None:
@@ -201,8 +209,7 @@ class Listener:
 
     def take_address(self, claim: Claim) -> str:
         """The same for a claim that is about to wait: it may take over a kept subscription."""
-        # The store notifies a cached claim after its grant, too: it has its own address.
-        if self.pool.shared or claim.cached:
+        if self.pool.shared:
             return self.address_of(claim)
         address = self.addresses.get(claim.id)
         if address is None:
@@ -230,6 +237,14 @@ class Listener:
                 return group
         return None
 
+    def _end_wait(self, address: Address) -> bool:
+        """Let a thread that waits close its connection, and ask again."""
+        for waiter in self.waiting.values():
+            if waiter.listens and self._is_at(waiter, address):
+                waiter.group.connection.close()
+                return True
+        return False
+
     # --- asking ---------------------------------------------------------------------------------
 
     async def ask(
@@ -244,7 +259,7 @@ class Listener:
             self._part(claim.id, waiter)
             waiter = None
         if waiter is None or self.pool.shared:
-            connection, until = await self.pool.get(address, until)
+            connection, until = await self.pool.get_to_wait(address, until)
             waiter = self._join(waiting, connection)
         subscriptions = self._missing(waiter.group)
         data = packed([*subscriptions, *commands] if subscriptions else commands)
@@ -462,8 +477,8 @@ class Listener:
         first = next(iter(group.waiters)) == holder
         del self.waiting[holder], group.waiters[holder]
         if waiter.in_use and not self.pool.shared:
-            # Another thread released the hold that this one upgrades, or the cached lease that it
-            # watches. The next user of the connection would read its reply.
+            # Another thread released the hold that this one upgrades. The next user of the
+            # connection would read its reply.
             group.connection.close()
         if not group.waiters:
             self._keep(group)

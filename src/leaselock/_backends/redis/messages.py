@@ -12,14 +12,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends.redis.codec import CHANGED, ENDED, MESSAGES, changed_keys, confirms
-from leaselock._core.effects import Request, Signal
-from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown, not_applied
+from leaselock._core.contract.effects import Request, Signal
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leaselock._backends.redis.codec import Subscription
-    from leaselock._core.backend import Claim, ErrorReason
+    from leaselock._core.contract.backend import Claim, ErrorReason
 
 
 class Address(NamedTuple):
@@ -75,7 +75,7 @@ class Connection(abc.ABC):
     """
 
     __slots__ = (
-        *("address", "generation", "last_used", "open", "pending", "pushes", "refused"),
+        *("address", "began", "generation", "last_used", "open", "pending", "pushes", "refused"),
         *("unsubscribed", "users"),
     )
 
@@ -84,6 +84,7 @@ class Connection(abc.ABC):
         # How many requests are under way.
         self.users = 0
         self.open = False
+        self.began = now
         # When the server answered last, or when a request was sent last.
         self.last_used = now
         # The pool that it belongs to; a new one after each `Pool.close`.
@@ -135,16 +136,22 @@ class Connection(abc.ABC):
         """Send (un)subscriptions without waiting; False if they could not be sent."""
 
     @abc.abstractmethod
-    def later(self, seconds: float, callback: Callable[[], None]) -> Any:
-        """Call *callback* after *seconds*; the returned handle can cancel it."""
-
-    @abc.abstractmethod
     def close(self) -> None:
         """Close; a call that is under way fails soon."""
 
     @abc.abstractmethod
     def after_fork(self) -> None:
         """Close the descriptor only: after a fork, or when the event loop is closed."""
+
+
+class SharedConnection(Connection):
+    """A connection that tasks share. It has a timer, because no caller waits on it alone."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def later(self, seconds: float, callback: Callable[[], None]) -> Any:
+        """Call *callback* after *seconds*; the returned handle can cancel it."""
 
 
 class Waiting(NamedTuple):
@@ -196,19 +203,6 @@ def protocol_error(error: Exception) -> OutcomeUnknown:
     return OutcomeUnknown(text, "refused")
 
 
-class _PublicErrors:
-    """Replaces the errors of this module, on their way out, with those of `leaselock.errors`."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, PRIVATE) and not isinstance(error, LimitMismatch):
-            raise public_error(error) from error
-
-
 PRIVATE = (Unreachable, DeadlineExceeded, NotALock, OtherLayout, SubscribeFailed, *NONSENSE)
 
 
@@ -216,7 +210,4 @@ def public_error(error: Exception) -> NotApplied | OutcomeUnknown:
     """The error of `leaselock.errors` for one of `PRIVATE`."""
     if isinstance(error, NONSENSE):
         return protocol_error(error)
-    return not_applied(str(error), getattr(error, "reason", "unreachable"))
-
-
-PUBLIC_ERRORS = _PublicErrors()
+    return NotApplied(str(error), getattr(error, "reason", "unreachable"))

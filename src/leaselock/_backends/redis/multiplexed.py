@@ -22,10 +22,10 @@ from leaselock._backends.redis.connecting import new_connection, refusal
 from leaselock._backends.redis.layout_marker import reading
 from leaselock._backends.redis.messages import (
     NONSENSE,
-    Connection,
     Listen,
     Send,
     SendInTime,
+    SharedConnection,
     Unreachable,
 )
 from leaselock._backends.redis.settings import MODULES
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from leaselock._backends.redis.codec import Subscription
-    from leaselock._backends.redis.messages import Address, Connect
+    from leaselock._backends.redis.messages import Address, Connect, Connection
     from leaselock._backends.redis.settings import Settings
 
 # Replies that arrive at least this often, in seconds, come from a server that is working.
@@ -76,7 +76,7 @@ class Pending:
             self.replies = []
 
 
-class MultiplexedConnection(Connection, asyncio.Protocol):
+class MultiplexedConnection(SharedConnection, asyncio.Protocol):
     """A connection that many tasks use at the same time."""
 
     SHARED = True
@@ -163,7 +163,7 @@ class MultiplexedConnection(Connection, asyncio.Protocol):
             if writer is not None:
                 writer.transport.abort()  # redis-py leaves it open when cancelled
             if isinstance(error, (library("redis.exceptions", "redis").RedisError, OSError)):
-                raise refusal(self.address, error) from error
+                raise refusal(self.settings, self.address, error) from error
             raise
         writer, connection._writer, connection._reader = connection._writer, None, None
         self.transport = writer.transport

@@ -1,9 +1,9 @@
 """The two most frequent commands, packed beforehand except for what differs between claims.
 
-Invariant: they equal, byte for byte, what `packed` makes of the command that `ScriptedLock` builds:
-each is made from that command, with marks in the places of owner and member. For a name that was
-not used lately, it is made from the command for another name of that length: a client may lock more
-names than it is worth to remember. Without this a pair takes 1.4 times the instructions.
+Invariant: they equal, byte for byte, what `packed` makes of the command that `ScriptedBackend`
+builds: each is made from that command, with marks in the places of owner and member. For a name
+that was not used lately, it is made from the command for another name of that length: a client may
+lock more names than it is worth to remember. Without this a pair takes 1.4 times the instructions.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis.codec import packed
-from leaselock._backends.redis.keys import index_of, is_escaped, lease_fields, owner_of, slot_of
+from leaselock._backends.redis.keys import index_of, is_escaped, owner_of, slot_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._backends.redis.codec import Command, Word
     from leaselock._backends.redis.topology import Topology
-    from leaselock._core.backend import Claim
+    from leaselock._core.contract.backend import Claim
 
 # A name is printable, so no mark occurs in one. The marks of owner and name are as long as these.
 OWNER, MEMBER, NAME = "\1", "\2", "\3"
@@ -44,9 +44,9 @@ class PackedCommands:
     ) -> None:
         # Whether a cluster has sharded channels is found out later, and changes keys and verbs.
         def acquire_parts(
-            name: str, length: int, ms: int, tokens: int, waits: bool, sharded: bool
+            name: str, length: int, ms: int, waits: bool, sharded: bool
         ) -> tuple[Any, ...]:
-            arguments = (OWNER * length, ms, MEMBER, tokens, int(waits), b"")
+            arguments = (OWNER * length, ms, MEMBER, 1, int(waits), b"")
             key, text = self._packed(acquire_command, name, sharded, *arguments)
             start, between, rest = text.split((OWNER * length).encode())
             before, after = rest.split(f"1\r\n{MEMBER}".encode())
@@ -90,12 +90,11 @@ class PackedCommands:
 
     def acquire(self, claim: Claim, waits: bool) -> tuple[str, bytes]:
         """A try of a claim that is not in the queue, and enters it if it *waits*."""
-        name, holder, _, lease, metadata, since, tokens = claim[:7]
+        name, holder, _, lease, metadata, since = claim[:6]
         owner, ms = owner_of(holder), round(lease * 1000)
-        fields = ms if tokens == 1 else lease_fields(claim)
-        member = f"{owner}\n{self.address_of(claim)}\n{fields}\n{since}\n{metadata}".encode()
+        member = f"{owner}\n{self.address_of(claim)}\n{ms}\n{since}\n{metadata}".encode()
         key, start, between, before, after = self.acquire_parts(
-            name, len(owner), ms, tokens, waits, self.topology.sharded
+            name, len(owner), ms, waits, self.topology.sharded
         )
         word, size = owner.encode(), b"%d\r\n" % len(member)
         return key, b"".join((start, word, between, word, before, size, member, after))

@@ -9,10 +9,12 @@ the request.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis.messages import Connect, Unreachable
-from leaselock._core.effects import Call, Signal, Wait
+from leaselock._core.contract.effects import Call, Signal, Sleep, Wait
+from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,6 +27,10 @@ LEAST = 0.25
 # Seconds after which unused exclusive connections are closed, except for the last few.
 UNUSED_FOR = 60.0
 KEPT_UNUSED = 4
+# Seconds after which the name of a server is looked up again, while that server refuses writes.
+NAME_LASTS = 1.0
+# Seconds between two attempts to connect to a server that has no connection left.
+PAUSE = 0.005
 
 
 class Attempt:
@@ -39,9 +45,13 @@ class Attempt:
         self.error: Exception | None = None
 
     async def wait(self, until: float, late: str) -> None:
-        """Wait for its end; `Unreachable` if it fails, or with the text *late* by then."""
+        """Wait for its end; raise its error if it fails, or `Unreachable` with the text *late* by
+        then.
+        """
         if not await Wait(self.ended, until) and not self.ended.is_set:
             raise Unreachable(late)
+        if isinstance(self.error, StoreError):
+            raise type(self.error)(str(self.error), self.error.reason) from self.error
         if self.error is not None:
             raise Unreachable(str(self.error)) from self.error
 
@@ -61,6 +71,8 @@ class Pool:
         self.shared = shared
         # Has `close_unused` called from time to time, once there are more than are kept.
         self.on_many: Callable[[], Awaitable[None]] | None = None
+        # Ends a wait that has an exclusive connection to a server; returns whether there was one.
+        self.end_wait: Callable[[Address], bool] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -70,6 +82,8 @@ class Pool:
         self.connections: set[Connection] = set()
         # Shared: the servers that a task connects to.
         self.attempts: dict[Address, Attempt] = {}
+        # Exclusive: how many requests wait for a connection that a waiter has been told to close.
+        self.needed: Counter[Address] = Counter()
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -124,6 +138,16 @@ class Pool:
                 self._discard(idle.pop(0))
         return not self.shared and len(self.connections) > KEPT_UNUSED
 
+    def look_up(self, address: Address) -> None:
+        """The server at *address* has become a replica, and its name may mean another one by now:
+        close the connections to it, those of waiters included, unless they are new. Their requests
+        would be refused.
+        """
+        latest = self.now() - NAME_LASTS
+        for connection in list(self.connections):
+            if connection.address == address and connection.began <= latest:
+                connection.close()
+
     def drop(self, connection: Connection) -> None:
         """A request has ended without its reply."""
         connection.leave()
@@ -152,6 +176,35 @@ class Pool:
         if connection is None:
             connection = await self._connect_for_all(address, until)
         return connection, until + self.now() - began
+
+    async def _get_first(self, address: Address, until: float) -> tuple[Connection, float]:
+        """The same for a request that is not a waiter's: it may renew or release a lock. If no more
+        connections can be made, although waiters have some, one of them gives up its own.
+        """
+        try:
+            return await self.get(address, until)
+        except Unreachable:
+            if self.end_wait is None or not self.end_wait(address):
+                raise
+        self.needed[address] += 1
+        until_there = min(until, self.now() + LEAST)
+        try:
+            while True:
+                # The server does not say when it has noticed.
+                await Sleep(self.now() + PAUSE)
+                try:
+                    return await self.get(address, until)
+                except Unreachable:
+                    if self.now() >= until_there:
+                        raise
+        finally:
+            self.needed[address] -= 1
+
+    async def get_to_wait(self, address: Address, until: float) -> tuple[Connection, float]:
+        """A connection for a waiter, which lets other requests go first."""
+        if self.needed[address]:
+            raise Unreachable(f"{address}: no connection is left for a waiter")
+        return await self.get(address, until)
 
     async def _connect_for_all(self, address: Address, until: float) -> Connection:
         attempt = self.attempts[address] = Attempt()
@@ -184,7 +237,7 @@ class Pool:
 
     async def exchange(self, address: Address, message: Send, until: float) -> list[Any]:
         """Send a message to *address*; the replies."""
-        connection, until = await self.get(address, until)
+        connection, until = await self._get_first(address, until)
         try:
             replies: list[Any] = await Call(connection, message, until)
         except BaseException:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock._core.backend import Grant
+from leaselock._core.contract.backend import Grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable

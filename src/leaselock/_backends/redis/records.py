@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
+from zlib import crc32
 
 from leaselock._backends.redis.keys import holder_of
-from leaselock._core.backend import Claim, HoldRecord, Lifetime, Mode
+from leaselock._core.contract.backend import Claim, HoldRecord, Lifetime, Mode
 
 MODES: dict[str, Mode] = {
     "shared": "shared",
@@ -21,6 +22,9 @@ MODES: dict[str, Mode] = {
 LIFETIMES: dict[str, Lifetime] = {"lease": "lease", "cooling": "cooling"}
 # The greatest number that Redis counts to.
 LARGEST = 2**63
+# The owner of a lock of Redisson: its client, and the number of the thread.
+REDISSON = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+")
+NO_EXPIRY = ", without an expiry: only `leaselock break` frees it"
 
 
 def held_of(owner: bytes, record: bytes, remaining_ms: int) -> HoldRecord | None:
@@ -29,7 +33,10 @@ def held_of(owner: bytes, record: bytes, remaining_ms: int) -> HoldRecord | None
     """
     if not owner:
         return None
-    return _hold(owner, record)._replace(expires=remaining_ms / 1000)
+    hold = _hold(owner, record)
+    if remaining_ms < 0 and not hold.client:
+        hold = hold._replace(metadata=_foreign_metadata(hold.id, NO_EXPIRY))
+    return hold._replace(expires=remaining_ms / 1000)
 
 
 # The record of a claim: owner, channel, fields of the lease (`keys.lease_fields`), start, metadata.
@@ -60,7 +67,7 @@ def _hold(owner: bytes, record: bytes) -> HoldRecord:
     lifetime: Lifetime = LIFETIMES.get(parts[1], "either")
     client = holder.partition(":")[0]
     since = _seconds(parts[2]) / 1e6
-    _, tokens, mode, permits, step = _lease_fields(parts[5])
+    _, mode, permits, step = _lease_fields(parts[5])
     return HoldRecord(
         holder,
         client,
@@ -69,7 +76,6 @@ def _hold(owner: bytes, record: bytes) -> HoldRecord:
         0.0,
         parts[7],
         since,
-        tokens,
         mode=mode,
         permits=permits,
         step=step,
@@ -83,22 +89,19 @@ def waiter_of(name: str, member: bytes) -> Claim | None:
     parts = member.decode("utf-8", "replace").split("\n", 4)
     holder = holder_of(parts[0])
     client = holder.partition(":")[0]
-    ms, tokens, mode, permits, _ = _lease_fields(parts[2])
+    ms, mode, permits, _ = _lease_fields(parts[2])
     since = _seconds(parts[3])
-    return Claim(
-        name, holder, client, ms / 1000, parts[4], since, tokens, mode=mode, permits=permits
-    )
+    return Claim(name, holder, client, ms / 1000, parts[4], since, mode=mode, permits=permits)
 
 
-def _lease_fields(text: str) -> tuple[int, int, Mode, int, int]:
-    """Lease in ms, tokens, mode, permits and number of conversions (`keys.lease_fields`)."""
+def _lease_fields(text: str) -> tuple[int, Mode, int, int]:
+    """Lease in ms, mode, permits and number of conversions (`keys.lease_fields`)."""
     parts = text.split(" ")
     parts += [""] * (6 - len(parts))
-    ms, tokens, mode, permits, _, step = parts[:6]
+    ms, _, mode, permits, _, step = parts[:6]
     permitted = max(1, _number(permits))
     return (
         _number(ms),
-        max(1, _number(tokens)),
         MODES.get(mode, "exclusive"),
         permitted,
         _number(step),
@@ -121,7 +124,11 @@ def _seconds(text: str) -> float:
     return seconds if abs(seconds) < LARGEST else 0.0
 
 
-def _foreign_metadata(owner: str) -> str:
-    """The metadata to show for an owner without a record of ours, such as a Java program."""
-    fields = {"host": f"another program ({owner})", "pid": 0, "thread": "", "label": None}
+def _foreign_metadata(owner: str, more: str = "") -> str:
+    """The metadata to show for an owner without a record of ours, such as a Java program. Who knows
+    the value of a string can release the lock: it is not shown.
+    """
+    secret = f"a value with CRC-32 {crc32(owner.encode()):08x}"
+    shown = owner if REDISSON.fullmatch(owner) else secret
+    fields = {"host": f"another program ({shown}{more})", "pid": 0, "thread": "", "label": None}
     return json.dumps(fields, ensure_ascii=False)

@@ -38,6 +38,7 @@ NOT_IN_A_URL = ("username", "password", "credential_provider", "socket_keepalive
 # What a client shows to be let in.
 LOGIN = ("username", "password", "credential_provider", "ssl_certfile", "ssl_keyfile")
 LONGEST_PREFIX = 200
+CERT_REQS = ("none", "optional", "required")
 # The parameters of a client that are taken over: where it connects, and as which user.
 CONNECTION_PARAMETERS = (
     *("username", "password", "credential_provider", "db", "client_name"),
@@ -143,6 +144,8 @@ def checked_prefix(text: object) -> str:
 def settings_of_url(text: str) -> Settings:
     """The settings of a URL; ValueError if they cannot be used."""
     url = parse(text)
+    if url.scheme.startswith("valkey"):  # the same store by another name
+        url = url._replace(scheme=f"redis{url.scheme.removeprefix('valkey')}")
     scheme, _, topology = url.scheme.partition("+")
     if topology not in ("", "sentinel", "cluster"):
         raise ValueError(f"{scheme}+{topology}:// is not known; known are +sentinel and +cluster")
@@ -153,8 +156,9 @@ def settings_of_url(text: str) -> Settings:
         )
     parameters = _connection_parameters(url)
     addresses, service = _servers(url, scheme, topology)
-    if topology != "cluster" and scheme != "unix":
-        parameters |= _database(url, 1 if topology else 0)
+    if scheme != "unix":
+        # A cluster has databases since Valkey 9.
+        parameters |= _database(url, 1 if topology == "sentinel" else 0)
     return Settings(
         topology or "single",
         addresses,
@@ -197,6 +201,12 @@ def _connection_parameters(url: StoreURL) -> dict[str, Any]:
             f"{_shown(url)}: a Redis URL for locks does not know {', '.join(unknown)}: it knows "
             f"{', '.join(known)}"
         )
+    if "ssl_cert_reqs" in parameters:
+        # Celery and the module ssl write CERT_NONE, redis-py none.
+        word = str(parameters["ssl_cert_reqs"]).lower().removeprefix("cert_")
+        if word not in CERT_REQS:
+            raise ValueError(f"{_shown(url)}: ?ssl_cert_reqs= is one of {', '.join(CERT_REQS)}")
+        parameters["ssl_cert_reqs"] = word
     login = {"username": url.user, "password": url.password}
     return parameters | {name: value for name, value in login.items() if value}
 

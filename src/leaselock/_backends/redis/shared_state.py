@@ -11,7 +11,7 @@ from leaselock._backends.redis.listener import Listener
 from leaselock._backends.redis.pool import Pool
 from leaselock._backends.redis.queue_state import QueueState
 from leaselock._backends.redis.settings import LOGIN
-from leaselock._core.lifecycle import Lifecycle
+from leaselock._core.contract.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,29 +9,28 @@ from typing import TYPE_CHECKING, Any
 from leaselock._backends import Opened, StoreType
 from leaselock._backends.redis.backend import (
     CAPABILITIES,
-    WITH_TOKEN_RANGES,
     RedisBackend,
-    ScriptedBackend,
 )
 from leaselock._backends.redis.clients import settings_of
-from leaselock._backends.redis.legacy_formats import FORMS, LegacyLock
-from leaselock._backends.redis.scripted_lock import HASH, VOTE, ScriptedLock
+from leaselock._backends.redis.legacy_formats import FORMS, LegacyBackend
+from leaselock._backends.redis.scripted_backend import HASH, VOTE, ScriptedBackend
 from leaselock._backends.redis.shared_state import SharedState
-from leaselock._core.backend import ALL_MODES
+from leaselock._core.contract.backend import ALL_MODES
 from leaselock.errors import UnsafeProtocolWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNSAFE = 'protocol "{}" is kept for programs that use it: {}. The default, "hash", cannot do that'
+# Names of this machine.
+LOCAL = ("localhost", "127.0.0.1", "::1")
 
-SHARING_TOKENS = WITH_TOKEN_RANGES._replace(notifies_contention=True)
 PROTOCOLS = {
-    HASH: SHARING_TOKENS._replace(min_hold=True, modes=ALL_MODES),
-    "string": SHARING_TOKENS,
+    HASH: CAPABILITIES._replace(min_hold=True, modes=ALL_MODES),
+    "string": CAPABILITIES,
     **dict.fromkeys(FORMS, CAPABILITIES),
 }
-OF_PROTOCOL = PROTOCOLS | {VOTE: SHARING_TOKENS}
+OF_PROTOCOL = PROTOCOLS | {VOTE: CAPABILITIES}
 
 
 class RedisStore(SharedState):
@@ -40,17 +39,24 @@ class RedisStore(SharedState):
     def backend(self, protocol: str) -> RedisBackend:
         """The backend of a protocol, which is known."""
         if protocol in FORMS:
-            lock = LegacyLock(self, protocol, time.time)
-            return RedisBackend(self, lock, OF_PROTOCOL[protocol])
+            return LegacyBackend(self, protocol, time.time, OF_PROTOCOL[protocol])
         replicas, capabilities = self.settings.replicas, OF_PROTOCOL[protocol]
         if replicas:
             # A message may tell of a grant that no replica confirms, and that is given back then.
-            capabilities = capabilities._replace(notifies_contention=False, min_hold=False)
-        return ScriptedBackend(self, ScriptedLock(self, protocol, replicas), capabilities)
+            capabilities = capabilities._replace(min_hold=False)
+        return ScriptedBackend(self, protocol, replicas, capabilities)
 
     def voting_locks(self) -> RedisBackend:
         """The locks of one master of a Redlock."""
         return self.backend(VOTE)
+
+    def server_addresses(self) -> frozenset[str]:
+        """Where its servers listen, as far as the URL says: each master of a Redlock has another.
+        The same sentinels may watch several masters, by other names.
+        """
+        service, addresses = self.settings.service, self.settings.addresses
+        local = (each._replace(host=LOCAL[0]) if each.host in LOCAL else each for each in addresses)
+        return frozenset(f"{each}/{service}" for each in local)
 
 
 def open_store(
@@ -85,6 +91,6 @@ STORE = StoreType(
     PROTOCOLS,
     open_store,
     prefixes=True,
-    conditions=dict.fromkeys(("min_hold", "notifies_contention"), "without replicas"),
+    conditions={"min_hold": "without replicas"},
     title="Redis or Valkey",
 )

@@ -22,6 +22,37 @@ if TYPE_CHECKING:
 # Sends commands to one server by a deadline (`Executor.send`).
 Sender = Callable[[Address, Sequence[Command], float], Awaitable[list[Any]]]
 NAMED_FOR = 1.0
+PART_OF_CLUSTER = "{0} is part of a Redis cluster: write redis+cluster://{0}"
+
+
+class Failures:
+    """Why none of several servers has said which one to use."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+        self.cause: BaseException | None = None
+        # The first answer that no wait changes.
+        self.final: StoreError | None = None
+        # One has given another answer.
+        self.waits = False
+
+    def add(self, address: Address, error: Exception, *, waits: bool = False) -> None:
+        """One more; with *waits*, the server has named another one, which may serve soon."""
+        self.reasons.append(f"{address}: {error}")
+        self.cause = error.__cause__ or self.cause
+        if isinstance(error, StoreError) and error.reason in ("denied", "misconfigured"):
+            self.final = self.final or error
+        else:
+            self.waits = self.waits or waits or isinstance(error, NotApplied)
+
+    def error(self, text: str) -> Exception:
+        """The error to raise. It is final if each server that has answered says so."""
+        text = f"{text} ({'; '.join(self.reasons)})"
+        made: Exception = Unreachable(text)
+        if self.final is not None and not self.waits:
+            made = NotApplied(text, self.final.reason)
+        made.__cause__ = self.cause
+        return made
 
 
 class Topology(abc.ABC):
@@ -31,6 +62,12 @@ class Topology(abc.ABC):
     """The keys are divided among servers, by slots."""
     sharded = False
     """Messages travel in the slot of their channel."""
+    is_known = True
+    """Whether *sharded* is known: commands depend on it."""
+    fixed = False
+    """There is one server, which the URL names: no other will serve in its place."""
+    patience = float("inf")
+    """Seconds for which a request tries to connect again, at most."""
 
     @abc.abstractmethod
     def known(self, key: str) -> Address | None:
@@ -63,6 +100,10 @@ class Topology(abc.ABC):
 class Single(Topology):
     """One server."""
 
+    fixed = True
+    # A restart takes longer, and the caller says what an outage means to it (`on_outage`).
+    patience = 0.25
+
     def __init__(self, address: Address) -> None:
         self.address = address
 
@@ -76,10 +117,7 @@ class Single(Topology):
 
     def moved(self, slot: int, address: Address) -> None:
         """Refuse: the server is part of a cluster, and the URL is not one of a cluster."""
-        raise NotApplied(
-            f"{self.address} is part of a Redis cluster: write redis+cluster://{self.address}",
-            "misconfigured",
-        )
+        raise NotApplied(PART_OF_CLUSTER.format(self.address), "misconfigured")
 
 
 class Sentinels(Topology):
@@ -100,27 +138,25 @@ class Sentinels(Topology):
 
     async def find(self, key: str, send: Sender, until: float) -> Address:
         """Ask one sentinel after the other, and the master whether it is one."""
-        reasons: list[str] = []
-        cause: BaseException | None = None
+        failures = Failures()
         for sentinel in list(self.sentinels):
+            master: Address | None = None
             try:
-                address = await self._named_by(sentinel, send, until)
-                await self._check(address, send, until)
+                master = await self._named_by(sentinel, send, until)
+                await self._check(master, send, until)
             except OtherLayout:
                 raise
             except (Unreachable, StoreError) as error:
-                if not reasons:
+                if not failures.reasons:
                     # It may have kept silent for all the time there was: another is first then.
                     self.sentinels = [*self._without(sentinel), sentinel]
-                reasons.append(f"{sentinel}: {error}")
-                cause = error.__cause__ or cause
+                failures.add(sentinel, error, waits=master is not None)
                 continue
             self.sentinels = [sentinel, *self._without(sentinel)]
-            self.master, self.until = address, self.now() + NAMED_FOR
-            return address
+            self.master, self.until = master, self.now() + NAMED_FOR
+            return master
         self.forget()
-        text = f"no sentinel names a master {self.service!r} ({'; '.join(reasons)})"
-        raise Unreachable(text) from cause
+        raise failures.error(f"no sentinel names a master {self.service!r}")
 
     def _without(self, sentinel: Address) -> Iterator[Address]:
         return (other for other in self.sentinels if other != sentinel)
@@ -129,15 +165,20 @@ class Sentinels(Topology):
         words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
         (reply,) = await send(sentinel, (words,), until)
         if isinstance(reply, Exception):
-            raise Unreachable(str(reply))
+            advice = f": it is no sentinel: write redis://{sentinel} for a server"
+            raise _answer(reply, advice if "unknown command" in str(reply) else "")
         if not reply:
-            raise Unreachable("it knows no such master")
+            raise NotApplied(
+                f"it knows no such master: correct the name {self.service!r} in the URL, or add it "
+                "to the sentinels (SENTINEL MONITOR)",
+                "misconfigured",
+            )
         return Address(reply[0].decode(), int(reply[1]))
 
     async def _check(self, address: Address, send: Sender, until: float) -> None:
         (role,) = await send(address, (("ROLE",),), until)
         if isinstance(role, Exception):
-            raise Unreachable(str(role))
+            raise _answer(role)
         if role[0] != b"master":
             raise Unreachable(f"{address} is no master yet")
 
@@ -167,7 +208,7 @@ class Cluster(Topology):
         # Asked last, for one that keeps silent leaves no time for the others, and one that is cut
         # off from them has an old map.
         self.silent: set[Address] = set()
-        self.sharded = True
+        self.is_known = False
 
     def known(self, key: str) -> Address | None:
         """The master of the key's slot."""
@@ -186,29 +227,27 @@ class Cluster(Topology):
         return address
 
     async def _read_map(self, send: Sender, until: float) -> None:
-        reasons: list[str] = []
-        cause: BaseException | None = None
+        failures = Failures()
         known = dict.fromkeys([*self.known_masters, *self.seeds])
         self.silent = self.silent & known.keys()
         for address in sorted(known, key=self.silent.__contains__):
             try:
                 slots, sharded = await send(address, (("CLUSTER", "SLOTS"), SHARDED), until)
+                if isinstance(slots, Exception):
+                    advice = f": write redis://{address}" if NO_CLUSTER in str(slots) else ""
+                    raise _answer(slots, advice)
             except OtherLayout:
                 raise
             except (Unreachable, StoreError) as error:
-                if not reasons:
+                if not failures.reasons:
                     self._avoid(address)
-                reasons.append(f"{address}: {error}")
-                cause = error.__cause__ or cause
+                failures.add(address, error)
                 continue
-            if not isinstance(slots, Exception):
-                self.silent = self.silent - {address}
-                self._learn(slots, address)
-                self.sharded = not isinstance(sharded, Exception)
-                return
-            reasons.append(f"{address}: {slots}")
-        text = f"no node of the cluster answers ({'; '.join(reasons)})"
-        raise Unreachable(text) from cause
+            self.silent = self.silent - {address}
+            self._learn(slots, address)
+            self.sharded, self.is_known = not isinstance(sharded, Exception), True
+            return
+        raise failures.error("no node of the cluster answers")
 
     def _learn(self, ranges: Sequence[Sequence[object]], replied: Address) -> None:
         slots: dict[int, Address] = {}
@@ -248,8 +287,19 @@ class Cluster(Topology):
             self.known_masters = [*self.known_masters, address]
 
 
+NO_CLUSTER = "cluster support disabled"
 # Redisson's question, too: a server that cannot answer it has no sharded channels.
 SHARDED = ("PUBSUB", "SHARDNUMSUB", "0")
+
+
+def _answer(reply: Exception, advice: str = "") -> Exception:
+    """The error for a server's error reply to the question which server to use."""
+    text = str(reply)
+    if text.startswith("NOPERM"):
+        return NotApplied(f"permission denied: {text}", "denied")
+    if text.startswith("ERR "):
+        return NotApplied(f"{text}{advice}", "misconfigured")
+    return NotApplied(text)
 
 
 def _number(value: object) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from leaselock._backends.redlock.quorum import TIMEOUT
 from leaselock._backends.redlock.votes import merged
-from leaselock._core.backend import BreakLock, Broken, Inspect, LockState, Walk
+from leaselock._core.contract.backend import BreakLock, Broken, Inspect, LockState, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

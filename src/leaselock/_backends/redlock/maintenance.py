@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock._core.backend import Collected, CollectGarbage, Doctor, Finding
+from leaselock._core.contract.backend import Collected, CollectGarbage, Doctor, Finding
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def collect(masters: Sequence[Master], position: object, until: float) -> 
     except StoreError as failure:
         done, error = Collected(0), failure
     number += done.position is None
-    return Collected(done.removed, Position(number, done.position, error))
+    return done._replace(position=Position(number, done.position, error))
 
 
 def _number(masters: int) -> Finding:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from leaselock._core.backend import Backend, Claim, Released
-from leaselock._core.effects import Request
+from leaselock._core.contract.backend import Backend, Claim, Released
+from leaselock._core.contract.effects import Request
 
 
 class ReleaseGrant(
@@ -34,6 +34,10 @@ class VotingStore(Protocol):
         """Its locks, in the format for votes. `Backend.request` carries out the requests of this
         module, too, and those for which the core has a method.
         """
+        ...
+
+    def server_addresses(self) -> frozenset[str]:
+        """Where its servers listen, as far as that is known before a connection."""
         ...
 
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock._backends.redlock.master import ReleaseGrant
-from leaselock._core import timing
-from leaselock._core.backend import Release
-from leaselock._core.background import Background
-from leaselock._core.effects import Wait
+from leaselock._core.client import timing
+from leaselock._core.contract.backend import Release
+from leaselock._core.contract.background import Background
+from leaselock._core.contract.effects import Wait
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leaselock._backends.redlock.master import Master
-    from leaselock._core.backend import Claim
-    from leaselock._core.effects import Signal
+    from leaselock._core.contract.backend import Claim
+    from leaselock._core.contract.effects import Signal
 
 MOST = 10_000
 TIMEOUT = 1.0

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redlock import inspection, maintenance
+from leaselock._backends.redlock.claim_votes import UNKNOWN, ClaimVotes
 from leaselock._backends.redlock.master import RaiseToken, ReleaseGrant
 from leaselock._backends.redlock.pending_releases import PendingReleases
 from leaselock._backends.redlock.quorum import TIMEOUT, Masters
@@ -28,11 +29,10 @@ from leaselock._backends.redlock.votes import (
     changed_on,
     has_enough,
     held_on,
-    valid_answers,
     yes_votes,
 )
-from leaselock._core import timing
-from leaselock._core.backend import (
+from leaselock._core.client import timing
+from leaselock._core.contract.backend import (
     Acquire,
     Backend,
     Broken,
@@ -49,7 +49,7 @@ from leaselock._core.backend import (
     Renew,
     SetLifetime,
 )
-from leaselock._core.effects import Signal, Wait
+from leaselock._core.contract.effects import Signal, Wait
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
@@ -91,15 +91,21 @@ class Redlock(Backend):
         self.closing = Signal()
         self.all = Masters(self.masters, self.now)
         self.blocked_since: dict[int, float] = {}
-        self.latest: dict[str, Votes] = {}
-        # The votes, as master and token, that were given back, of claims that are still in use.
-        self.given_back: dict[str, set[tuple[int, int]]] = {}
-        self.waiting_at: dict[str, int] = {}
-        self.queued_at: dict[str, int] = {}
-        self.uncertain: set[str] = set()
-        # How many votes of each waiting claim had grants, and failed.
-        self.failures: dict[str, int] = {}
+        # By the ids of the claims. What a claim leaves behind is removed when it is over.
+        self.claims: dict[str, ClaimVotes] = {}
         self.pending_releases = PendingReleases(self.masters, self.now, self.random, self.closing)
+
+    def _known(self, claim: Claim) -> ClaimVotes:
+        """The record of a claim, which begins now if there is none."""
+        known = self.claims.get(claim.id)
+        if known is None:
+            known = self.claims[claim.id] = ClaimVotes()
+        return known
+
+    def _drop_if_over(self, claim: Claim) -> None:
+        known = self.claims.get(claim.id)
+        if known is not None and known.is_over():
+            del self.claims[claim.id]
 
     # --- a try ----------------------------------------------------------------------------------
 
@@ -108,7 +114,7 @@ class Redlock(Backend):
 
         The other masters may carry out the release that made it the first a little later.
         """
-        first = claim.id not in self.uncertain and claim.id not in self.given_back
+        first = self.claims.get(claim.id, UNKNOWN).is_first()
         for tries_left in reversed(range(TRIES if wait else 1)):
             queue_master = self.all.queue_master()
             if wait:
@@ -116,12 +122,12 @@ class Redlock(Backend):
             votes = await self._vote(claim, queue_master, wait, until)
             if first:
                 await self.all.hear_refusals(votes, until)
-            granted = self._granted(votes, claim)
+            granted = self.claims.get(claim.id, UNKNOWN).valid(votes.granted())
             won = self._won(votes, granted, queue_master)
             if won and (token := await self._token(claim, granted, until)) is not None:
                 return Grant(token, ())
             if wait and granted:
-                self.failures[claim.id] = self.failures.get(claim.id, 0) + 1
+                self._known(claim).failures += 1
             if queue_master not in granted or (
                 tries_left and await self._closed_after_pause(claim)
             ):
@@ -134,7 +140,7 @@ class Redlock(Backend):
         try:
             busy = self._busy(votes, claim, queue_master)
         except NotApplied:
-            self._taken_back(claim, first)
+            self._done_with(claim, certain=first)
             raise
         if not wait:
             # Only now: a claim that may yet be granted must not be given back. After a majority
@@ -150,18 +156,19 @@ class Redlock(Backend):
         return await Wait(self.closing, self.now() + self._pause(claim, AT_ONCE))
 
     def _pause(self, claim: Claim, attempt: int) -> float:
-        attempt += self.failures.get(claim.id, 0)
+        attempt += self.claims.get(claim.id, UNKNOWN).failures
         return timing.pause(min(attempt, LAST_ATTEMPT), self.random())
 
     def _queue_at(self, claim: Claim, queue_master: int) -> None:
         """Queue at one master at a time: a claim left in another queue would block the next one."""
-        before = self.queued_at.get(claim.id, queue_master)
-        self.queued_at[claim.id] = queue_master
-        if before != queue_master:
+        known = self._known(claim)
+        before, known.queued_at = known.queued_at, queue_master
+        if before is not None and before != queue_master:
             self.masters[before].locks.forget(claim)
 
     async def _vote(self, claim: Claim, queue_master: int, wait: bool, until: float) -> Votes:
-        votes = self.latest[claim.id] = self.all.new_votes()
+        known = self._known(claim)
+        votes = known.votes = self.all.new_votes()
 
         async def late(master: int, answer: object) -> None:
             await self._late(votes, claim, master, answer)
@@ -170,25 +177,22 @@ class Redlock(Backend):
         requests[queue_master] = Acquire(claim, wait)
         await self.all.poll(requests, until, partial(has_enough, queue_master), late, votes)
         if votes.errors or not votes.complete:
-            self.uncertain.add(claim.id)
+            self._known(claim).uncertain = True
         return votes
 
     async def _late(self, votes: Votes, claim: Claim, master: int, answer: object) -> None:
         """Handle an answer to a try that has failed without it; a newer try finds it by itself."""
-        if self.latest.get(claim.id, votes) is not votes:
+        known = self.claims.get(claim.id, UNKNOWN)
+        if known.votes not in (None, votes):
             return
         if isinstance(answer, Grant):
-            if claim.id in self.latest:
-                self.given_back.setdefault(claim.id, set()).add((master, answer.token))
+            if known.votes is not None:
+                known.given_back.add((master, answer.token))
             self.pending_releases.add(master, claim, answer.token)
             await self.pending_releases.send(master)
         elif answer is None and votes.final:
             self.pending_releases.add(master, claim)
             await self.pending_releases.start()
-
-    def _granted(self, votes: Votes, claim: Claim) -> dict[int, int]:
-        given_back = self.given_back.get(claim.id, ())
-        return {i: token for i, token in votes.granted().items() if (i, token) not in given_back}
 
     def _won(self, votes: Votes, granted: Mapping[int, int], queue_master: int) -> bool:
         if len(granted) < votes.quorum:
@@ -212,7 +216,7 @@ class Redlock(Backend):
         """Give votes back; returns the masters that did not confirm it."""
         if not granted:
             return set()
-        self.given_back.setdefault(claim.id, set()).update(granted.items())
+        self._known(claim).given_back.update(granted.items())
         undos = {i: ReleaseGrant(claim, token) for i, token in granted.items()}
         said = await self.all.poll(undos, min(until, self.now() + TIMEOUT), lambda v: False)
         return undos.keys() - said.answers.keys()
@@ -220,16 +224,17 @@ class Redlock(Backend):
     def _busy(self, votes: Votes, claim: Claim, queue_master: int) -> Busy:
         self.all.check(votes, f"no majority for {claim.name!r}")
         reply = busiest(votes)
-        self.waiting_at.pop(claim.id, None)
+        known = self._known(claim)
+        known.waiting_at = None
         if isinstance(at_line := votes.answers.get(queue_master), Busy):
-            self.waiting_at[claim.id] = queue_master
+            known.waiting_at = queue_master
             return reply._replace(retry_after=at_line.retry_after)
         # Several claims had some votes each: chance decides which one tries again first.
         return reply._replace(retry_after=self._pause(claim, SPLIT))
 
     async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait for a message from the master where the claim is in the queue."""
-        index = self.waiting_at.get(claim.id)
+        index = self.claims.get(claim.id, UNKNOWN).waiting_at
         if index is None:
             await Wait(self.closing, until)
             return
@@ -253,12 +258,13 @@ class Redlock(Backend):
 
     def _valid_answers(self, votes: Votes, claim: Claim) -> list[Any]:
         """The answers of masters whose vote is not being given back."""
-        given_back, latest = self.given_back.get(claim.id, ()), self.latest.get(claim.id)
-        return valid_answers(votes, given_back, self._granted(latest, claim) if latest else ())
+        ending = self.claims.get(claim.id, UNKNOWN).ending()
+        return [answer for master, answer in votes.answers.items() if master not in ending]
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release on all masters; repeat it later on those that did not answer."""
-        request = Release(claim, tombstone or claim.id in self.uncertain)
+        uncertain = self.claims.get(claim.id, UNKNOWN).uncertain
+        request = Release(claim, tombstone or uncertain)
         votes = await self.all.poll(
             self.all.each(request), until, lambda v: v.is_decided(held_on(v))
         )
@@ -270,15 +276,11 @@ class Redlock(Backend):
         await self.pending_releases.start()
         return votes.verdict(held_on(votes), len(votes.answers) - held_on(votes)) is not False
 
-    def _taken_back(self, claim: Claim, first: bool) -> None:
-        """No master has the claim; after its *first* try no request about it is under way."""
-        if first:
-            self._done_with(claim)
-
-    def _done_with(self, claim: Claim) -> None:
-        self.latest.pop(claim.id, None)
-        self.given_back.pop(claim.id, None)
-        self.uncertain.discard(claim.id)
+    def _done_with(self, claim: Claim, *, certain: bool = True) -> None:
+        """No master has the claim, and it is *certain* that no request for it is under way."""
+        if certain and (known := self.claims.get(claim.id)) is not None:
+            known.release()
+            self._drop_if_over(claim)
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold, on every master that has it."""
@@ -316,12 +318,9 @@ class Redlock(Backend):
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
-        self.waiting_at.pop(claim.id, None)
-        self.queued_at.pop(claim.id, None)
-        self.failures.pop(claim.id, None)
-        votes = self.latest.get(claim.id)
-        if votes is not None and votes.failed:
-            del self.latest[claim.id]
+        if (known := self.claims.get(claim.id)) is not None:
+            known.stop_waiting()
+            self._drop_if_over(claim)
         for master in self.masters:
             master.locks.forget(claim)
 
@@ -330,7 +329,7 @@ class Redlock(Backend):
         other claims are short.
         """
         for claim_id in claim_ids:
-            index = self.waiting_at.get(claim_id)
+            index = self.claims.get(claim_id, UNKNOWN).waiting_at
             if index is not None:
                 self.masters[index].locks.wake((claim_id,))
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._backends.redlock.votes import Votes
-from leaselock._core.effects import Spawn, Wait
+from leaselock._core.contract.effects import Spawn, Wait
 from leaselock.errors import StoreError, StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from leaselock._backends.redlock.master import Master
-    from leaselock._core.effects import Request
+    from leaselock._core.contract.effects import Request
 
 R = TypeVar("R")
 # The caller itself waits no longer than this: the master that it asks may be unreachable.

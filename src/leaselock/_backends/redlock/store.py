@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leaselock._backends import Opened, StoreType, chance, open_store
 from leaselock._backends.redlock.master import Master, VotingStore
 from leaselock._backends.redlock.protocol import Redlock
-from leaselock._core.backend import Capabilities
+from leaselock._core.contract.backend import Capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ def open_masters(
     aio: bool = False,
     prefix: str | None = None,
 ) -> Opened:
-    """A Redlock of several Redis masters; ValueError if they are too few, or one is named twice."""
+    """A Redlock of several Redis masters; ValueError if they are too few, or two are one server."""
     opened = [
         open_store(_without_protocol(target), now, aio=aio, prefix=prefix) for target in targets
     ]
@@ -61,13 +61,19 @@ def _checked(opened: Sequence[Opened]) -> list[VotingStore]:
             "fewer, there is no majority without each of them"
         )
     stores: list[VotingStore] = []
-    shown = [one.shown for one in opened]
+    known: dict[str, str] = {}
     for one in opened:
         store = one.parts[0] if one.parts else None
         if not isinstance(store, VotingStore):
             raise ValueError(f"a Redlock is made of Redis masters, and {one.shown} is none")
-        if shown.count(one.shown) > 1:
-            raise ValueError(f"{one.shown} is named twice: a Redlock needs independent masters")
+        for address in store.server_addresses():
+            if address in known:
+                # Databases of one server, too, are lost together, and one failure has all votes.
+                raise ValueError(
+                    f"{known[address]} and {one.shown} are one server: a Redlock needs "
+                    "independent masters, and its vote would count twice"
+                )
+            known[address] = one.shown
         stores.append(store)
     return stores
 

@@ -1,4 +1,4 @@
-"""Counting the answers of several masters to one request. Pure functions.
+"""The answers of several masters to one request, and how they are counted.
 
 A master that does not answer has voted neither for nor against. The answer of a majority is final,
 because any two majorities have a master in common.
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from leaselock._core.backend import Busy, Claim, Grant, LifetimeSet, LockState, Released
-from leaselock._core.effects import Signal
-from leaselock.errors import NotApplied, OutcomeUnknown, StoreError, not_applied
+from leaselock._core.contract.backend import Busy, Claim, Grant, LifetimeSet, LockState, Released
+from leaselock._core.contract.effects import Signal
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from leaselock._core.backend import ErrorReason
+    from leaselock._core.contract.backend import ErrorReason
 
 
 class Votes:
@@ -92,7 +92,7 @@ class Votes:
         message = f"{what}: {', '.join(counts)} ({reasons or 'no time'})"
         nothing = len(refusals) == len(self.errors) and self.complete and not self.placed
         reason = self._reason()
-        made = not_applied(message, reason) if nothing else OutcomeUnknown(message, reason)
+        made = NotApplied(message, reason) if nothing else OutcomeUnknown(message, reason)
         made.__cause__ = next(iter(self.errors.values()), None)
         return made
 
@@ -169,17 +169,6 @@ def yes_votes(votes: Votes) -> int:
 def held_on(votes: Votes) -> int:
     """The number of masters on which the claim held."""
     return sum(isinstance(a, Released) and a.was == "held" for a in votes.answers.values())
-
-
-def valid_answers(
-    votes: Votes, given_back: Collection[tuple[int, int]], voted: Collection[int]
-) -> list[Any]:
-    """The answers of masters whose vote was not given back, or that *voted* anew since then.
-
-    The request that gives a vote back may arrive late, and end a vote that was counted.
-    """
-    masters = {master for master, _ in given_back}.difference(voted)
-    return [answer for master, answer in votes.answers.items() if master not in masters]
 
 
 def changed_on(answers: Sequence[Any]) -> int:

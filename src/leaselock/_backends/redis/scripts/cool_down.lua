@@ -8,7 +8,7 @@
 local lock, owner = KEYS[1], ARGV[1]
 local held = redis.call('HEXISTS', lock, owner) == 1
 local about = held and redis.call('HGET', lock, 'about:' .. owner)
--- Permits have an end of their own (holds.lua), in seconds at the beginning of the metadata (marks.py).
+-- Permits have an end of their own (lock.lua), in seconds at the beginning of the metadata (marks.py).
 local marks = string.match(about or '', '^.*\n{([^\n]*)$') or ''
 local permits = string.match(marks, '^"free_from": (%d+%.%d+), ')
   or string.match(marks, '^"slots": %[[%d, ]*%], "free_from": (%d+%.%d+), ')

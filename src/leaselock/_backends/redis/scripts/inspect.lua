@@ -3,7 +3,7 @@
 -- KEYS   1 lock   2 queue   3 limit; unless the format is hash, holder record   4 token
 -- ARGV   1 format: hash, string or vote   2 NUMSUB or SHARDNUMSUB
 --        3 beginning of the waiters' channels
--- Reply  {permits of a semaphore or 0; {{ms left, owner, record}, ...};
+-- Reply  {permits of a semaphore or 0; {{ms left, owner, record}, ...}; ms of the clock;
 --         members of the queue whose channel has a subscriber...}
 --        the ms left are nil where they cannot be read
 --        NOTALOCK and the type, if the key is not a lock
@@ -12,8 +12,8 @@ local lock, record, form = KEYS[1], KEYS[3], ARGV[1]
 
 -- include lock.lua
 
-local owner, about, mode, fields = read()
-if owner == nil then
+local known, found = read()
+if not known or known.foreign then
   local wrong = not_a_lock()
   -- Other keys of the lock show that it is none of the application.
   if string.sub(wrong.err, 1, 8) == 'NOTALOCK' and redis.call('EXISTS', KEYS[2], KEYS[4]) > 0 then
@@ -23,34 +23,28 @@ if owner == nil then
 end
 local members = redis.pcall('ZRANGE', KEYS[2], 0, -1)
 if members.err then return members end
-local known, holds, limit = {}, {}, nil
-for i = 1, fields and #fields or 0, 2 do known[fields[i]] = fields[i + 1] end
-if known.used or known.next_end or mode == 'shared' or mode == 'permits' then
-  local next_end, upgrading = tonumber(known.next_end), known.upgrading
-  local kind = mode == 'shared' or mode == 'permits' and tonumber(known.limit)
-  local used = (tonumber(known.used) or 0) > 0
-  if not (kind and used and next_end) or upgrading and not string.find(upgrading, '\n') then
-    local what = 'fields beside its holds that are not what they should be'
-    return redis.error_reply('UNREADABLE lock ' .. what)
-  end
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  for _, hold in ipairs(holds_in(fields)) do
+local mode, holds, limit = mode_of(known, found[1]), {}, tonumber(known.limit)
+if mode == nil then return unreadable(BESIDE) end
+-- A user who may only read may not ask for the time.
+local time = redis.pcall('TIME')
+local now = time.err and 0 or time[1] * 1000 + math.floor(time[2] / 1000)
+if mode == 'exclusive' then
+  holds[1] = {redis.call('PTTL', lock), found[1].owner, found[1].about}
+elseif mode then
+  if time.err then return time end
+  for _, hold in ipairs(found) do
     local remaining_ms = hold.ends and hold.ends - now
     if not remaining_ms or remaining_ms > 0 then
       holds[#holds + 1] = {remaining_ms or false, hold.owner, hold.about}
     end
   end
   table.sort(holds, function(one, other) return one[2] < other[2] end)
-  limit = tonumber(known.limit)
-elseif owner then
-  holds[1] = {redis.call('PTTL', lock), owner, about}
 end
 if not limit and form == 'hash' then
   local kept = redis.pcall('GET', KEYS[3])
   limit = type(kept) == 'string' and tonumber(kept)
 end
-local seen = {limit or 0, holds}
+local seen = {limit or 0, holds, now}
 for _, member in ipairs(members) do
   local address = string.match(member, '^[^\n]*\n([^\n]*)')
   local heard = address and redis.call('PUBSUB', ARGV[2], ARGV[3] .. address)[2]

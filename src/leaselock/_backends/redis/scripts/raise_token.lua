@@ -9,7 +9,7 @@ if type(before) == 'table' then return before end
 if (tonumber(before) or 0) < tonumber(ARGV[2]) then
   local time = redis.call('TIME')
   local ahead = ARGV[2] - (time[1] * 1000000 + time[2])
-  -- As in draw.lua: a counter that the clock may not have passed by then must not expire.
+  -- As in grant.lua: a counter that the clock may not have passed by then must not expire.
   if ARGV[3] == '0' or ahead > ARGV[3] * 250 then
     redis.call('SET', KEYS[2], ARGV[2])
   else

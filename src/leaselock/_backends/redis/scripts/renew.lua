@@ -20,7 +20,7 @@ for i = 1, #KEYS, width do
     if not string.find(found.err, 'WRONGTYPE', 1, true) then return found end
     ours = 0
   end
-  -- A hold beside others has an end of its own (holds.lua). It may have had none when this request
+  -- A hold beside others has an end of its own (lock.lua). It may have had none when this request
   -- was sent.
   local ends = form == 'hash' and ours == 1 and tonumber(string.match(found, '^%d+'))
   if ends and ends > 1 then

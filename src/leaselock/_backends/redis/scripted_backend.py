@@ -1,4 +1,4 @@
-"""The default format: a lock with a queue, changed by scripts only.
+"""The default format, and those like it: a lock with a queue, changed by scripts only.
 
 A lock is a hash with a field named after its owner, as in Redisson (`RedissonLock`,
 `RedissonFencedLock`), and beside it the record of the hold and the mode; in the format "string" it
@@ -13,10 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis import keys as names
+from leaselock._backends.redis.backend import RedisBackend
 from leaselock._backends.redis.executor import PARTIAL, UNREADABLE, is_partial
 from leaselock._backends.redis.index import ActiveIndex, Inspection
 from leaselock._backends.redis.listener import NEVER, RECHECK_MS, WaitersRequest
 from leaselock._backends.redis.messages import (
+    Connection,
     ScriptFailed,
     SubscribeFailed,
     Unreachable,
@@ -24,6 +26,7 @@ from leaselock._backends.redis.messages import (
 )
 from leaselock._backends.redis.packed_commands import PackedCommands
 from leaselock._backends.redis.records import held_of, is_foreign, is_record, waiter_of
+from leaselock._backends.redis.replies import GivenUp, Granted, OtherUse, Refused, acquired
 from leaselock._backends.redis.scripts import (
     ACQUIRE,
     BREAK_LOCK,
@@ -36,7 +39,7 @@ from leaselock._backends.redis.scripts import (
     RESIZE,
     SET_LIFETIME,
 )
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     Broken,
     Busy,
     Converted,
@@ -49,7 +52,7 @@ from leaselock._core.backend import (
     Resized,
     Unreadable,
 )
-from leaselock._core.effects import Call
+from leaselock._core.contract.effects import Call
 from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -57,8 +60,9 @@ if TYPE_CHECKING:
 
     from leaselock._backends.redis.codec import Command, Word
     from leaselock._backends.redis.keys import Keys
+    from leaselock._backends.redis.scripts import Script
     from leaselock._backends.redis.shared_state import SharedState
-    from leaselock._core.backend import Claim, HoldRecord, Lifetime, Mode
+    from leaselock._core.contract.backend import Capabilities, Claim, HoldRecord, Lifetime, Mode
 
 # A waiter that was granted the lock must confirm within this time, or the next one gets it.
 CONFIRM_WITHIN_MS = 3000
@@ -75,17 +79,17 @@ RECHECK_FOREIGN = 0.1
 RELEASED = (Released("absent", ()), Released("held", ()), Released("waiting", ()))
 
 
-class ScriptedLock:
-    """The protocol of the formats "hash", "string" and "vote"."""
+class ScriptedBackend(RedisBackend):
+    """The formats "hash", "string" and "vote"."""
 
-    def __init__(self, shared: SharedState, form: str, replicas: int) -> None:
+    def __init__(
+        self, shared: SharedState, form: str, replicas: int, capabilities: Capabilities
+    ) -> None:
+        super().__init__(shared, capabilities)
         self.form = form
         self.replicas = replicas
         self.token_ttl = round(shared.settings.token_ttl * 1000)
-        self._keys = shared.keys_of
         self.prefix = shared.settings.prefix
-        self.topology = shared.topology
-        self.executor = shared.executor
         self.pool = shared.pool
         self.queue = shared.queue
         self.listener = shared.listener
@@ -109,11 +113,19 @@ class ScriptedLock:
 
     # --- acquiring ------------------------------------------------------------------------------
 
-    def begin_acquire(self, claim: Claim, wait: bool, until: float) -> Call[list[Any]] | None:
-        """The one command that nearly always settles an acquire: a try; or, where others wait for
-        the lock, one that enters the queue as well. None: more has to be done.
+    def acquire_once(self, claim: Claim, wait: bool, until: float) -> Awaitable[Grant | Busy]:
+        """Try; if the lock is taken and is to be waited for, listen and enter the queue.
+
+        One command nearly always settles it, on a connection that is open: a try; or, where others
+        wait for the lock, one that enters the queue as well.
         """
-        if not self._is_packed(claim, wait):
+        call = self._acquire_call(claim, wait, until)
+        if call is None:
+            return self._acquire_slowly(claim, wait, until)
+        return self._acquire_by(call, claim, wait)
+
+    def _acquire_call(self, claim: Claim, wait: bool, until: float) -> Call[Any] | None:
+        if claim.id in self.listener.waiting or not self._is_packed(claim, wait):
             return None
         if not self.listener.listens_first(claim, wait):
             if claim.id in self.queue.tickets:
@@ -124,12 +136,24 @@ class ScriptedLock:
             self.to_listen.add(claim.id)
         return call
 
+    async def _acquire_by(self, call: Call[Any], claim: Claim, wait: bool) -> Grant | Busy:
+        """Send that command. What its reply leaves to be done follows."""
+        try:
+            replies = await call
+        except BaseException as error:
+            self._unanswered(call, error)
+            raise
+        answer = self._granted_or_busy(call, claim, wait, replies)
+        if answer is None:
+            return self._settled(claim, await self._acquire(claim, wait, call.until))
+        return answer
+
     def _is_packed(self, claim: Claim, wait: bool) -> bool:
         """Whether there is such a command for the claim, which has not been decided yet."""
         usual = claim.mode == "exclusive" and not (self.replicas or claim.min_hold)
-        return usual and not (wait and claim.cached) and claim.id not in self.to_listen
+        return usual and claim.id not in self.to_listen
 
-    def _call(self, key: str, data: bytes, until: float) -> Call[list[Any]] | None:
+    def _call(self, key: str, data: bytes, until: float) -> Call[Any] | None:
         """A command for the server of *key*, if there is a connection to it."""
         address = self.topology.known(key)
         connection = None if address is None else self.pool.take(address)
@@ -139,15 +163,15 @@ class ScriptedLock:
 
     def _enqueue(self, claim: Claim, until: float) -> WaitersRequest | None:
         """A command that enters the queue, if the channels of the claim are listened to already."""
-        address = self.topology.known(self._keys(claim.name).lock)
+        address = self.topology.known(self.keys_of(claim.name).lock)
         waiter = None if address is None else self.listener.ready(claim, address)
         if waiter is None:
             return None
         data = self.packed.acquire(claim, True)[1]
         return WaitersRequest(self.listener, claim.id, waiter, data, until)
 
-    def finish_acquire(
-        self, claim: Claim, call: Call[list[Any]], replies: list[Any], wait: bool
+    def _granted_or_busy(
+        self, call: Call[Any], claim: Claim, wait: bool, replies: list[Any]
     ) -> Grant | Busy | None:
         """The reply to that command; None if more has to be done."""
         if isinstance(call, WaitersRequest):
@@ -155,36 +179,38 @@ class ScriptedLock:
                 (reply,) = call.end(replies)
             except SubscribeFailed:
                 return None  # the first claim of the group subscribed; this one asks by itself
-            if type(reply) is not list or reply[0] < 0:
+            found = acquired(reply) if type(reply) is list else None
+            if not isinstance(found, Granted | Refused):
                 return None
-            if reply[0] == 0:
-                self.queue.enqueue(claim.id, reply[3], call.sent_at)
-            return self._settled(claim, self._answer(reply))
+            if isinstance(found, Refused):
+                self.queue.enqueue(claim.id, found.ticket, call.sent_at)
+            return self._settled(claim, self._answer(found))
         self.pool.put(call.node)
         (reply,) = replies
         if type(reply) is not list:
             return None
-        if reply[0] == 1:
-            return Grant(int(reply[1]), ())
+        found = acquired(reply)
+        if type(found) is Granted:
+            self.executor.has_written = True
+            return Grant(int(found.token), ())
         if wait:
             self.to_listen.add(claim.id)
             return None
-        return self._settled(claim, self._answer(reply))
+        return self._settled(claim, self._answer(found))
 
-    def call_failed(self, call: Call[list[Any]], error: BaseException) -> None:
-        """That command, or the one of a release, has ended without a reply."""
-        if isinstance(call, WaitersRequest):
-            call.fail()
-            if isinstance(error, OutcomeUnknown):
-                self.topology.forget(call.node.address)
-        else:
+    def _unanswered(self, call: Call[Any], error: BaseException) -> None:
+        if not isinstance(call, WaitersRequest):
             self.pool.drop(call.node)
+            return
+        call.fail()
+        if isinstance(error, OutcomeUnknown):
+            self.topology.forget(call.node.address)
 
     async def _connect(self, claim: Claim, until: float) -> float:
         """Wait for a connection to the server of the lock, if that is known; until when a request
         may take.
         """
-        address = self.topology.known(self._keys(claim.name).lock)
+        address = self.topology.known(self.keys_of(claim.name).lock)
         if address is not None:
             try:
                 connection, until = await self.pool.get(address, until)
@@ -194,25 +220,12 @@ class ScriptedLock:
                 self.pool.put(connection)
         return until
 
-    async def _reply_to(self, call: Call[list[Any]]) -> list[Any]:
-        try:
-            return await call
-        except BaseException as error:
-            self.call_failed(call, error)
-            raise
-
-    async def acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
-        """Try; if the lock is taken and is to be waited for, listen and enter the queue."""
-        if claim.id in self.listener.waiting:
-            return self._settled(claim, await self._acquire(claim, wait, until))
-        call = self.begin_acquire(claim, wait, until)
-        if call is None and self._is_packed(claim, wait):
+    async def _acquire_slowly(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
+        if claim.id not in self.listener.waiting and self._is_packed(claim, wait):
             until = await self._connect(claim, until)
-            call = self.begin_acquire(claim, wait, until)
-        if call is not None:
-            answer = self.finish_acquire(claim, call, await self._reply_to(call), wait)
-            if answer is not None:
-                return answer
+            call = self._acquire_call(claim, wait, until)
+            if call is not None:
+                return await self._acquire_by(call, claim, wait)
         return self._settled(claim, await self._acquire(claim, wait, until))
 
     def _settled(self, claim: Claim, answer: Grant | Busy | Mismatch) -> Grant | Busy:
@@ -226,10 +239,10 @@ class ScriptedLock:
 
     async def _acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy | Mismatch:
         listens = claim.id in self.to_listen or self.listener.listens_first(claim, wait)
-        if not listens and not (wait and claim.cached):
-            reply = await self._try_or_undo(claim, False, until)
-            if reply[0] == 1 or not wait:
-                return self._answer(reply)
+        if not listens:
+            found = await self._try_or_undo(claim, False, until)
+            if isinstance(found, Granted) or not wait:
+                return self._answer(found)
         self.listener.drain_for(claim)
         granted = self.queue.grant(claim.id)
         # Replicas, and the other servers of a Redlock, confirm only a grant that is asked for; the
@@ -238,29 +251,33 @@ class ScriptedLock:
         if granted is not None and not confirms:
             return granted
         sent_at = self.queue.now()
-        reply = await self._try_or_undo(claim, True, until)
+        found = await self._try_or_undo(claim, True, until)
         self.queue.leave(claim.id)
-        if reply[0] == 0:
-            self.queue.enqueue(claim.id, reply[3], sent_at)
-        if reply[0] == -1:
+        if isinstance(found, Refused):
+            self.executor.has_written = True
+            self.queue.enqueue(claim.id, found.ticket, sent_at)
+        if isinstance(found, GivenUp):
             raise NotApplied(f"the claim to {claim.name!r} was given up already")
-        return self._answer(reply)
+        return self._answer(found)
 
-    def _answer(self, reply: Sequence[Any]) -> Grant | Busy | Mismatch:
-        if reply[0] == 1:
-            return Grant(int(reply[1]), (), slots=tuple(map(int, _words(reply[2:]))))
-        if reply[0] == -1:
+    def _answer(self, found: Granted | Refused | GivenUp | OtherUse) -> Grant | Busy | Mismatch:
+        if isinstance(found, Granted):
+            self.executor.has_written = True
+            return Grant(int(found.token), (), slots=found.slots)
+        if isinstance(found, GivenUp):
             return Busy(None, NEVER, ())
-        if reply[0] == -2:
-            return Mismatch(None if reply[1] < 0 else reply[1])
-        _, left, rank, _, owner, record, *holds = reply
-        held = held_of(owner, record, left)
-        recheck = _recheck(left, rank)
-        if self.form == "string" and rank in (0, 1) and is_foreign(owner, record):
+        if isinstance(found, OtherUse):
+            return Mismatch(None if found.permits < 0 else found.permits)
+        recheck = _recheck(found.remaining_ms, found.rank)
+        polls = self.form in ("string", VOTE) and found.rank in (0, 1)
+        if polls and is_foreign(found.owner, found.record):
             recheck = min(recheck, RECHECK_FOREIGN)
-        return Busy(held, recheck, (), holds=holds[0] if holds else 1)
+        held = held_of(found.owner, found.record, found.remaining_ms)
+        return Busy(held, recheck, (), holds=found.holds)
 
-    async def _try_or_undo(self, claim: Claim, wait: bool, until: float) -> Any:
+    async def _try_or_undo(
+        self, claim: Claim, wait: bool, until: float
+    ) -> Granted | Refused | GivenUp | OtherUse:
         """Try. What the script has done before it failed, or without a subscription, is undone."""
         try:
             return await self._try(claim, wait, until)
@@ -269,22 +286,26 @@ class ScriptedLock:
             await self._give_back(claim, until, member, TOMBSTONE_MS)
             raise NotApplied(str(error), error.reason) from error
 
-    async def _try(self, claim: Claim, wait: bool, until: float) -> Any:
+    async def _try(
+        self, claim: Claim, wait: bool, until: float
+    ) -> Granted | Refused | GivenUp | OtherUse:
         if not self.replicas:
-            return await self._run_acquire(claim, wait, until)
+            return acquired(await self._run_acquire(claim, wait, until))
         confirm: Command = ("WAIT", self.replicas, REPLICAS_MS)
         reply, copies = await self._run_acquire(claim, wait, until, (confirm,))
-        if reply[0] != 1:
-            return reply
+        found = acquired(reply)
+        if not isinstance(found, Granted):
+            return found
         given_back = self.given_back.setdefault(claim.id, set())
-        if isinstance(copies, int) and copies >= self.replicas and reply[1] not in given_back:
-            return reply
+        if isinstance(copies, int) and copies >= self.replicas and found.token not in given_back:
+            return found
         # Never a grant again: the request that gives it back may arrive late (hazard D2).
-        given_back.add(reply[1])
-        await self._give_back(claim, until, token=reply[1])
+        given_back.add(found.token)
+        await self._give_back(claim, until, token=found.token)
         raise NotApplied(
             f"{claim.name!r} was granted and given back: {copies} of {self.replicas} "
-            f"replicas confirmed the grant within {REPLICAS_MS} ms"
+            f"replicas confirmed the grant within {REPLICAS_MS} ms",
+            "unreachable",
         )
 
     async def _give_back(
@@ -314,75 +335,75 @@ class ScriptedLock:
             names.owner_of(claim.id),
             round(claim.lease * 1000),
             names.member_of(claim, address),
-            claim.tokens,
+            int(claim.mode == "exclusive"),
             int(wait),
             self.queue.tickets.get(claim.id, b""),
-            shared=claim.mode != "exclusive",
-            min_hold=(round(claim.min_hold * 1000), int(claim.aligned)) if claim.min_hold else (),
+            *((round(claim.min_hold * 1000), int(claim.aligned)) if claim.min_hold else ()),
         )
         return await self.executor.evaluate(ACQUIRE, command, until, waiting=waiting, then=then)
 
     def _listen(self, claim: Claim) -> tuple[str, Waiting]:
         """The address of a claim that waits, and the channels to listen to."""
         address = self.listener.take_address(claim)
-        lock = self._keys(claim.name).lock
+        lock = self.keys_of(claim.name).lock
         wake = names.wake_channel(lock)
         # The second says how many of the subscribers to Redisson's channel are ours.
         channels = (wake + address, wake, names.release_channel(lock))
         return address, Waiting(claim, channels, self.topology.sharded)
 
-    def _acquire_command(
-        self,
-        name: str,
-        owner: str,
-        ms: int,
-        member: str,
-        tokens: int,
-        *queued: Word,
-        shared: bool = False,
-        min_hold: tuple[Word, ...] = (),
-    ) -> Command:
-        wait, ticket = queued or (0, b"")
-        own = (owner, ms, member, tokens, self.form, self.token_ttl, wait, ticket)
-        keys = self._keys(name)
-        index = self.index.of(keys.lock)
-        arguments = (*own, *self._handing_over(keys), *min_hold)
-        return ACQUIRE.command(self._all(keys, owner, index, shared=shared), arguments)
+    def _acquire_command(self, name: str, owner: str, ms: int, member: str, *more: Word) -> Command:
+        lock = self.keys_of(name).lock
+        others = (names.tombstone(lock, owner), self.index.of(lock))
+        return self._command(ACQUIRE, name, others, owner, ms, member, *more)
 
-    def _all(self, keys: Keys, owner: str, *index: str, shared: bool) -> tuple[str, ...]:
-        """The keys of a lock, and the tombstone of a claim to it. The limit tells the scripts that
-        the claim has another mode than exclusive.
-        """
-        tombstone = names.tombstone(keys.lock, owner)
-        last = (keys.limit,) if shared else self._record(keys)
-        return (*keys[:4], tombstone, *index, *last)
+    def _command(self, script: Script, name: str, others: tuple[str, ...], *own: Word) -> Command:
+        """A script that may grant the lock: the keys and arguments of keys.lua, then its own."""
+        keys = self.keys_of(name)
+        wake, freed = names.wake_channel(keys.lock), names.release_channel(keys.lock)
+        arguments = (CONFIRM_WITHIN_MS, RECHECK_MS, self._verb(), wake, freed)
+        return script.command(
+            (*keys[:4], self._record_or_limit(keys), *others),
+            (self.form, self.token_ttl, *arguments, *own),
+        )
+
+    def _record_or_limit(self, keys: Keys) -> str:
+        return keys.limit if self.form == HASH else keys.record
 
     def _record(self, keys: Keys) -> tuple[str, ...]:
         """The key of the record; a hash has the record in itself."""
         return () if self.form == HASH else (keys.record,)
 
-    def _record_or_limit(self, keys: Keys) -> tuple[str]:
-        return (keys.limit,) if self.form == HASH else (keys.record,)
-
-    def _handing_over(self, keys: Keys) -> tuple[Word, ...]:
-        """The last arguments of each script that may hand the lock over."""
-        wake, freed = names.wake_channel(keys.lock), names.release_channel(keys.lock)
-        return (CONFIRM_WITHIN_MS, RECHECK_MS, self._verb(), wake, freed)
-
     # --- releasing ------------------------------------------------------------------------------
 
-    def begin_release(self, claim: Claim, until: float) -> Call[list[Any]] | None:
-        """The one command that nearly always settles a release; None: more has to be done."""
+    def release_once(self, claim: Claim, tombstone: bool, until: float) -> Awaitable[Released]:
+        """Release, or leave the queue. One command nearly always settles it."""
+        call = None if tombstone else self._release_call(claim, until)
+        if call is None:
+            return self._release_slowly(claim, tombstone, until)
+        return self._release_by(call, claim)
+
+    async def _release_by(self, call: Call[Any], claim: Claim) -> Released:
+        try:
+            replies = await call
+        except BaseException:
+            self.pool.drop(call.node)
+            raise
+        released = self._released(claim, call.node, replies)
+        if released is None:
+            return await self._release_anyhow(claim, False, call.until)
+        return released
+
+    def _release_call(self, claim: Claim, until: float) -> Call[Any] | None:
         queued = claim.id in self.queue.tickets
         if queued or claim.mode != "exclusive" or claim.min_hold or self.index.is_nearly_due:
             return None
         return self._call(*self.packed.release(claim), until)
 
-    def finish_release(
-        self, claim: Claim, call: Call[list[Any]], replies: list[Any]
+    def _released(
+        self, claim: Claim, connection: Connection, replies: list[Any]
     ) -> Released | None:
         """The reply to that command; None if more has to be done."""
-        self.pool.put(call.node)
+        self.pool.put(connection)
         (reply,) = replies
         if isinstance(reply, Exception) and is_partial(reply):
             # Repeated, it would not find the hold.
@@ -395,17 +416,15 @@ class ScriptedLock:
             self.listener.forget(claim.id, gave_up=released.was != "held")
         return released
 
-    async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
-        """Release, or leave the queue."""
+    async def _release_slowly(self, claim: Claim, tombstone: bool, until: float) -> Released:
         if not tombstone:
-            call = self.begin_release(claim, until)
-            if call is None:
-                until = await self._connect(claim, until)
-                call = self.begin_release(claim, until)
+            until = await self._connect(claim, until)
+            call = self._release_call(claim, until)
             if call is not None:
-                released = self.finish_release(claim, call, await self._reply_to(call))
-                if released is not None:
-                    return released
+                return await self._release_by(call, claim)
+        return await self._release_anyhow(claim, tombstone, until)
+
+    async def _release_anyhow(self, claim: Claim, tombstone: bool, until: float) -> Released:
         if claim.min_hold and await self._cool_down(claim, tombstone, until):
             released = RELEASED[1]
         else:
@@ -428,7 +447,7 @@ class ScriptedLock:
 
     async def _cool_down(self, claim: Claim, tombstone: bool, until: float) -> bool:
         """Release a hold whose lock stays taken; False if it is to be released as usual."""
-        keys, owner = self._keys(claim.name), names.owner_of(claim.id)
+        keys, owner = self.keys_of(claim.name), names.owner_of(claim.id)
         own = (owner, TOMBSTONE_MS if tombstone else 0)
         arguments = (*own, self._verb(), names.wake_channel(keys.lock))
         where = (keys.lock, names.tombstone(keys.lock, owner), keys.queue)
@@ -449,32 +468,21 @@ class ScriptedLock:
         tombstone_ms: int = 0,
         token: Word = "",
     ) -> Released:
-        owner, shared = names.owner_of(claim.id), claim.mode != "exclusive"
-        command = self._release_command(
-            claim.name, owner, member, tombstone_ms, token, shared=shared
-        )
+        owner = names.owner_of(claim.id)
+        command = self._release_command(claim.name, owner, member, tombstone_ms, token)
         return RELEASED[await self.executor.evaluate(RELEASE, command, until)]
 
     def _release_command(
-        self,
-        name: str,
-        owner: str,
-        member: str = "",
-        tombstone_ms: int = 0,
-        token: Word = "",
-        *,
-        shared: bool = False,
+        self, name: str, owner: str, member: str = "", tombstone_ms: int = 0, token: Word = ""
     ) -> Command:
-        own = (owner, member, tombstone_ms, token, self.form, self.token_ttl)
-        keys = self._keys(name)
-        arguments = (*own, *self._handing_over(keys))
-        return RELEASE.command(self._all(keys, owner, shared=shared), arguments)
+        tombstone = names.tombstone(self.keys_of(name).lock, owner)
+        return self._command(RELEASE, name, (tombstone,), owner, member, tombstone_ms, token)
 
     # --- what a hold and a lock can be asked ----------------------------------------------------
 
     async def raise_token(self, claim: Claim, token: int, until: float) -> bool:
         """Raise the token to the one that the servers of a Redlock agreed upon."""
-        keys = self._keys(claim.name)
+        keys = self.keys_of(claim.name)
         arguments = (names.owner_of(claim.id), token, self.token_ttl)
         command = RAISE_TOKEN.command((keys.lock, keys.token, keys.record), arguments)
         return bool(await self.executor.evaluate(RAISE_TOKEN, command, until) == 1)
@@ -483,10 +491,10 @@ class ScriptedLock:
         """Renew many; in a cluster, those of each slot together."""
         slots: dict[int, list[Claim]] = {}
         for claim in claims:
-            slot = names.slot_of(self._keys(claim.name).lock) if self.topology.divided else 0
+            slot = names.slot_of(self.keys_of(claim.name).lock) if self.topology.divided else 0
             slots.setdefault(slot, []).append(claim)
         parts = [
-            (self._keys(group[0].name).lock, partial(self._renew, group, until))
+            (self.keys_of(group[0].name).lock, partial(self._renew, group, until))
             for group in slots.values()
         ]
         answers = await self.executor.each(parts)
@@ -500,7 +508,7 @@ class ScriptedLock:
         keys: list[str] = []
         arguments: list[str | int] = [self.form]
         for claim in claims:
-            own = self._keys(claim.name)
+            own = self.keys_of(claim.name)
             keys += (own.lock, *self._record(own))
             arguments += (round(claim.lease * 1000), names.owner_of(claim.id))
         command = RENEW.command(keys, arguments)
@@ -508,11 +516,11 @@ class ScriptedLock:
 
     async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
         """Change the mode of a hold. One that is to be exclusive listens before it asks."""
-        keys, address, waiting = self._keys(claim.name), self.listener.address_of(claim), None
+        address, waiting = self.listener.address_of(claim), None
         if mode == "exclusive":
             address, waiting = self._listen(claim)
-        arguments = (names.owner_of(claim.id), address, step, mode, self.form, self.token_ttl)
-        command = CONVERT.command((*keys[:4], keys.limit), (*arguments, *self._handing_over(keys)))
+        own = (names.owner_of(claim.id), address, step, mode)
+        command = self._command(CONVERT, claim.name, (), *own)
         confirm: list[Command] = []
         if self.replicas and mode == "exclusive":
             confirm.append(("WAIT", self.replicas, REPLICAS_MS))
@@ -536,15 +544,13 @@ class ScriptedLock:
 
     async def resize(self, name: str, limit: int, until: float) -> Resized:
         """Change the number of permits of a semaphore."""
-        keys = self._keys(name)
-        arguments = (limit, self.form, self.token_ttl, *self._handing_over(keys))
-        command = RESIZE.command((*keys[:4], keys.limit), arguments)
+        command = self._command(RESIZE, name, (), limit)
         reply = await self.executor.evaluate(RESIZE, command, until)
         return Resized(None if reply < 0 else reply, ())
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Note that a hold outlives its client, or that it does not."""
-        keys = self._keys(claim.name)
+        keys = self.keys_of(claim.name)
         arguments = (names.owner_of(claim.id), lifetime, self.form)
         command = SET_LIFETIME.command((keys.lock, *self._record(keys)), arguments)
         reply = await self.executor.evaluate(SET_LIFETIME, command, until)
@@ -567,12 +573,9 @@ class ScriptedLock:
     async def _break(
         self, name: str, held: HoldRecord, until: float
     ) -> tuple[HoldRecord | None, bool]:
-        keys = self._keys(name)
         # The id of another program's hold is its owner.
         owner = names.owner_of(held.id) if held.client else held.id
-        arguments = (owner, self.form, self.token_ttl)
-        where = (*keys[:4], *self._record_or_limit(keys))
-        command = BREAK_LOCK.command(where, (*arguments, *self._handing_over(keys)))
+        command = self._command(BREAK_LOCK, name, (), owner)
         done, owner, record = await self.executor.evaluate(BREAK_LOCK, command, until)
         return held_of(owner, record, 0), done == 1
 
@@ -600,15 +603,15 @@ class ScriptedLock:
     def _look(self, name: str) -> Command:
         """The command that reads the state of a lock."""
         numsub = "SHARDNUMSUB" if self.topology.sharded else "NUMSUB"
-        keys = self._keys(name)
+        keys = self.keys_of(name)
         arguments = (self.form, numsub, names.wake_channel(keys.lock))
-        where = (keys.lock, keys.queue, *self._record_or_limit(keys), keys.token)
+        where = (keys.lock, keys.queue, self._record_or_limit(keys), keys.token)
         return INSPECT.command(where, arguments)
 
     def _found(self, name: str, reply: Sequence[Any]) -> LockState:
         """The state of a lock, from the reply."""
-        keys = self._keys(name)
-        limit, found, *members = reply
+        keys = self.keys_of(name)
+        limit, found, clock, *members = reply
         holds: list[HoldState] = []
         reasons: list[str] = []
         for left, owner, record in found:
@@ -630,16 +633,20 @@ class ScriptedLock:
                 waiting.append(claim)
         modes = [hold.record.mode for hold in holds] + [claim.mode for claim in waiting]
         limit = limit if modes[:1] == ["permits"] else 0
-        return LockState(name, tuple(holds), tuple(waiting), limit, "".join(reasons[:1]))
+        unreadable = "".join(reasons[:1])
+        return LockState(
+            name, tuple(holds), tuple(waiting), limit, unreadable, read_at=clock / 1000
+        )
 
     # --- waiting --------------------------------------------------------------------------------
 
     def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
-        """Wait for a message."""
-        return self.listener.await_wakeup(claim, until)
+        """Wait for a message, or until it is time to poll."""
+        return self.await_change(claim, until) or self.listener.await_wakeup(claim, until)
 
     def forget(self, claim: Claim) -> None:
-        """The claim waits no more."""
+        """The claim waits or watches no more."""
+        super().forget(claim)
         if not (self.queue.tickets or self.listener.waiting or self.given_back or self.to_listen):
             return
         self.to_listen.discard(claim.id)
@@ -648,7 +655,9 @@ class ScriptedLock:
         self.listener.forget(claim.id, gave_up=gave_up)
 
     def wake(self, claim_ids: Iterable[str]) -> None:
-        """Let these claims ask again."""
+        """Let these claims ask again, those that watch a key, too."""
+        claim_ids = tuple(claim_ids)
+        super().wake(claim_ids)
         self.listener.wake(claim_ids)
 
     def close(self) -> None:
@@ -657,11 +666,6 @@ class ScriptedLock:
 
     def after_fork(self) -> None:
         """After a fork: `SharedState.after_fork` has forgotten the claims."""
-
-
-def _words(found: Sequence[bytes]) -> list[bytes]:
-    """The parts of a list that a script has replied; none, if it has not."""
-    return found[0].split(b", ") if found else []
 
 
 def _recheck(left: int, rank: int) -> float:
