@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from leaselock._backends.url import StoreURL
-    from leaselock._core.backend import Backend, Capabilities, Finding
-    from leaselock._core.lifecycle import Lifecycle
+    from leaselock._core.contract.backend import Backend, Capabilities, Finding
+    from leaselock._core.contract.lifecycle import Lifecycle
 
 
 class Opened(NamedTuple):
@@ -122,6 +122,11 @@ SCHEMES = {
     "rediss+sentinel": REDIS,
     "redis+cluster": REDIS,
     "rediss+cluster": REDIS,
+    **{
+        f"valkey{tls}{topology}": REDIS
+        for topology in ("", "+sentinel", "+cluster")
+        for tls in ("", "s")
+    },
     "zookeeper": ZOOKEEPER,
     "etcd": ETCD,
     "etcds": ETCD,

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leaselock._backends.libraries import check_version, library
 from leaselock._backends.throttling import Repeater, Throttled
 from leaselock._backends.url import StoreURL, parse
-from leaselock._core.backend import Finding
-from leaselock._core.maintenance import clock_finding, tls_finding
-from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable, not_applied
+from leaselock._core.contract.backend import Finding
+from leaselock._core.rows.maintenance import clock_finding, tls_finding
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -31,9 +31,11 @@ PUBLIC = ("region", "endpoint", "profile")
 # Seconds. boto3 before 1.44 cannot limit the time of one request: each may take this long.
 CONNECT_TIMEOUT = 1.0
 READ_TIMEOUT = 2.0
-# An operation may need several requests within one deadline. A request that begins just after the
-# deadline still gets this many seconds, because the operation is nearly done.
+# An operation may need several requests within one deadline. A request that would begin up to this
+# many seconds after the deadline is still sent, because the operation is nearly done.
 GRACE = 0.25
+# The least time that a request gets.
+SHORTEST = 0.15
 # How many idle connections are kept: threads that call at the same time open more.
 CONNECTIONS = 32
 # The longest text of the service in a message. Later lines quote the request, with its session
@@ -57,7 +59,10 @@ DENIED = {
     *("ExpiredTokenException", "ExpiredToken", "InvalidClientTokenId", "InvalidAccessKeyId"),
     *("OptInRequired", "NotAuthorized", "KMSAccessDeniedException", "401", "403"),
     *("RequestTimeTooSkewed", "AuthorizationHeaderMalformed", "AllAccessDisabled"),
+    "XAdminUserNotFound",
 }
+# A bucket whose objects must be kept, and cannot be replaced.
+OBJECT_LOCK = "object lock"
 UNSUPPORTED = {"NotImplemented", "501"}
 MISSING = {"ResourceNotFoundException", "NoSuchBucket"}
 
@@ -240,7 +245,7 @@ class Connection:
             remaining = until - (began if self.made_at >= began else self.now())
             if remaining <= -GRACE:
                 raise StoreUnreachable(f"{self.where}: the time for the request was over")
-            self._limits.remaining = max(remaining, GRACE)
+            self._limits.remaining = max(remaining, SHORTEST)
             reply: dict[str, Any] = getattr(client, operation)(**arguments)
             if "Body" in reply:
                 reply["Body"] = reply["Body"].read()
@@ -261,7 +266,7 @@ class Connection:
                 raise NotApplied(f"{self.where}: {_short(error)}", "misconfigured") from error
             raise OutcomeUnknown(f"{self.where}: {_short(error)}", "unreachable") from error
         except errors.ConnectionError as error:
-            raise not_applied(f"{self.where}: {_short(error)}", "unreachable") from error
+            raise NotApplied(f"{self.where}: {_short(error)}", "unreachable") from error
         except (errors.BotoCoreError, ValueError) as error:
             # A ValueError is about a setting: an endpoint or a region of a wrong form.
             raise self._not_sent(error) from error
@@ -308,7 +313,7 @@ class Connection:
 
     def _limit(self, context: dict[str, Any], **_: object) -> None:
         """Limit the time of a request: botocore reads this from its context."""
-        remaining = getattr(self._limits, "left", None)
+        remaining = getattr(self._limits, "remaining", None)
         if remaining is not None:
             context["read_timeout"] = remaining
 
@@ -319,7 +324,10 @@ class Connection:
         if code in THROTTLED or _status(error) == 429:
             return Throttled(f"{self.where}: throttled, more requests than its capacity ({code})")
         if code in BUSY:
-            return not_applied(text, "unreachable")
+            return NotApplied(text, "unreachable")
+        if OBJECT_LOCK in text.lower():
+            text = f"{text.rstrip('.')}: use a bucket without Object Lock"
+            return NotApplied(text, "misconfigured")
         if code in UNSUPPORTED:
             return NotApplied(text, "misconfigured")
         if code in DENIED:

@@ -1,7 +1,8 @@
 """The client libraries of the stores, and which versions of each are supported.
 
 This table is the only one: a library is checked against it when a store is opened, the extras in
-`pyproject.toml` have the same bounds, and `make libraries` runs the conformance suite at both ends.
+`pyproject.toml` have the same bounds, and `scripts/libraries` runs the conformance suite at both
+ends.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from leaselock._backends import chance
-from leaselock._core.timing import pause
+from leaselock._core.client.timing import pause
 from leaselock.errors import StoreUnreachable
 
 if TYPE_CHECKING:

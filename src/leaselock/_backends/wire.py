@@ -24,6 +24,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from leaselock._backends.loop_readiness import watcher_of
 from leaselock._backends.readiness import POLLIN, POLLOUT, new_poller
 from leaselock.errors import OutcomeUnknown
 
@@ -253,13 +254,13 @@ class TaskWire(Wire):
         assert self.loop is not None
         if self.watched < 0:
             self.watched = self.fileno()
-            self.loop.add_reader(self.watched, _on_ready, weakref.ref(self), READ)
+            watcher_of(self.loop).add_reader(self.watched, _on_ready, weakref.ref(self), READ)
         if bool(events & WRITE) != self.writing:
             self.writing = not self.writing
             if self.writing:
-                self.loop.add_writer(self.watched, _on_ready, weakref.ref(self), WRITE)
+                watcher_of(self.loop).add_writer(self.watched, _on_ready, weakref.ref(self), WRITE)
             else:
-                self.loop.remove_writer(self.watched)
+                watcher_of(self.loop).remove_writer(self.watched)
 
     def ready(self, happened: int) -> None:
         """The socket is ready."""
@@ -272,10 +273,10 @@ class TaskWire(Wire):
     def _unwatch(self) -> None:
         watched, self.watched = self.watched, -1
         if watched >= 0 and self.loop is not None:
-            self.loop.remove_reader(watched)
+            watcher_of(self.loop).remove_reader(watched)
             if self.writing:
                 self.writing = False
-                self.loop.remove_writer(watched)
+                watcher_of(self.loop).remove_writer(watched)
 
     def _time_up(self, until: float) -> None:
         if self.running is None or self.loop is None:

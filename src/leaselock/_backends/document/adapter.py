@@ -28,9 +28,9 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaselock._core.backend import Doctor, Finding, Setup
-from leaselock._core.effects import Request, Signal
-from leaselock._core.lifecycle import BlockingNode
+from leaselock._core.contract.backend import Doctor, Finding, Setup
+from leaselock._core.contract.effects import Request, Signal
+from leaselock._core.contract.lifecycle import BlockingNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

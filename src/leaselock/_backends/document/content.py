@@ -6,11 +6,19 @@ Fields with their usual value are left out: some stores charge by the size.
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaselock._core.backend import Claim, HoldRecord
-from leaselock._core.layout import Layout, layout_problem, parsed
-from leaselock._core.records import checked, is_count, is_duration, is_text, is_time, unreadable
+from leaselock._core.contract.backend import Claim, HoldRecord
+from leaselock._core.contract.layout import Layout, layout_problem, parsed
+from leaselock._core.rows.records import (
+    checked,
+    is_count,
+    is_duration,
+    is_text,
+    is_time,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,6 +65,8 @@ class Content(NamedTuple):
     """The waiters. `Claim.last_seen` is the number of the write in which each was last seen."""
     layout: Layout = LAYOUT
     """Its marker. A write keeps the one that it found, which stands for programs that may run."""
+    stamps: Mapping[str, float] = MappingProxyType({})
+    """By the id of a waiter: `Held.stamp` of the write in which it was last seen."""
 
     def same(self, other: Content) -> bool:
         """Whether there is no difference that must be written."""
@@ -81,8 +91,6 @@ def _is_positive(value: object) -> bool:
 
 # What else than `checked` checks. Each field: its usual value, and what it may be.
 COMMON: Mapping[str, tuple[Any, Callable[[object], bool]]] = {
-    "tokens": (1, _is_positive),
-    "cached": (False, _is_switch),
     "mode": ("exclusive", is_text),
     "permits": (1, is_count),
 }
@@ -113,7 +121,7 @@ def encoded(content: Content) -> bytes:
         "v": str(content.layout),
         **dict(zip(HEADER, content[:6], strict=True)),
         "holds": [_hold(held) for held in content.holds],
-        "queue": [_waiter(claim) for claim in content.queue],
+        "queue": [_waiter(claim, content.stamps.get(claim.id)) for claim in content.queue],
     }
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -136,8 +144,8 @@ def _hold(held: Held) -> dict[str, Any]:
     return fields | _unusual(record, HELD)
 
 
-def _waiter(claim: Claim) -> dict[str, Any]:
-    fields = {
+def _waiter(claim: Claim, stamp: float | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         "id": claim.id,
         "client": claim.client,
         "beat": claim.last_seen,
@@ -145,6 +153,8 @@ def _waiter(claim: Claim) -> dict[str, Any]:
         "since": claim.since,
         "metadata": claim.metadata,
     }
+    if stamp is not None:
+        fields["stamp"] = stamp
     return fields | _unusual(claim, QUEUED)
 
 
@@ -181,11 +191,16 @@ def _content(document: dict[str, Any], name: str, where: str, removal: str) -> C
     header = {field: _field(document, field, valid) for field, valid in HEADER.items()}
     holds = [_read_hold(fields, where, removal) for fields in document["holds"]]
     queue = [_read_waiter(fields, name, where, removal) for fields in document["queue"]]
+    stamps = {
+        fields["id"]: _field(fields, "stamp", is_time)
+        for fields in document["queue"]
+        if "stamp" in fields
+    }
     ids = [held.record.id for held in holds] + [claim.id for claim in queue]
     if len(ids) != len(set(ids)):
         raise ValueError("an id occurs twice")
     layout = parsed(_marker(document)) or LAYOUT
-    return Content(**header, holds=tuple(holds), queue=tuple(queue), layout=layout)
+    return Content(**header, holds=tuple(holds), queue=tuple(queue), layout=layout, stamps=stamps)
 
 
 def _field(fields: dict[str, Any], field: str, valid: Callable[[object], bool]) -> Any:

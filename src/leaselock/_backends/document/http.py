@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import io
-import select
 import socket
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leaselock._backends import chance
 from leaselock._backends.addresses import time_per_address
+from leaselock._backends.readiness import POLLIN, new_poller
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError, StoreUnreachable
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
 # The largest header of a reply, and the largest line of a stream.
 LARGEST_HEADER, LARGEST_LINE = 1 << 16, 1 << 24
 READ_SIZE = 1 << 18
-# A server that asks for a certificate of the client refuses it after the client's handshake.
-CERTIFICATE_ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE")
+AUTHORITY = (
+    "name the authority that has signed it (?ca=FILE of an etcds URL, certificate-authority of a "
+    "kubeconfig)"
+)
 
 
 class Reply(NamedTuple):
@@ -105,8 +107,8 @@ class Connection:
 
     def is_open(self) -> bool:
         """Whether the server has not closed it, as far as this machine knows."""
-        poller = select.poll()
-        poller.register(self.socket, select.POLLIN)
+        poller = new_poller()
+        poller.register(self.socket, POLLIN)
         return not poller.poll(0)
 
     def exchange(
@@ -318,27 +320,26 @@ def _words(error: BaseException) -> str:
 def _no_tls(server: Host, error: Exception) -> StoreError:
     import ssl
 
-    if isinstance(error, ssl.SSLEOFError):
-        text = "the server has closed the connection (does it use TLS?)"
-        return StoreUnreachable(f"{shown(server)}: TLS: {text}")
-    if isinstance(error, ssl.SSLError):
-        text = getattr(error, "verify_message", "") or error.reason or str(error)
-        if error.reason == "WRONG_VERSION_NUMBER":
-            text = "the server does not use TLS"
-        return NotApplied(f"{shown(server)}: TLS: {text}", "misconfigured")
-    return StoreUnreachable(f"{shown(server)}: TLS: {_words(error)}")
+    from leaselock._backends.tls import tls_problem
+
+    problem = tls_problem(error)
+    if problem:
+        advice = f": {AUTHORITY}" if "not verified" in problem else ""
+        return NotApplied(f"{shown(server)}: TLS: {problem}{advice}", "misconfigured")
+    lost = isinstance(error, ssl.SSLEOFError)
+    text = "the server has closed the connection (does it use TLS?)" if lost else _words(error)
+    return StoreUnreachable(f"{shown(server)}: TLS: {text}")
 
 
 def _no_reply(connection: Connection, error: Exception) -> StoreError:
     where = shown(connection.server)
-    reason = str(getattr(error, "reason", None) or "")
-    if (
-        not connection.answered
-        and "ALERT" in reason
-        and any(word in reason for word in CERTIFICATE_ALERTS)
-    ):
-        # The handshake has failed on the server's side, so it has not read the request.
-        return NotApplied(f"{where}: TLS: the server refuses: {reason}", "misconfigured")
+    if connection.encrypted and not connection.answered:
+        from leaselock._backends.tls import REFUSED, tls_problem
+
+        problem = tls_problem(error)
+        if problem.startswith(REFUSED):
+            # The handshake has failed on the server's side, so it has not read the request.
+            return NotApplied(f"{where}: TLS: {problem}", "misconfigured")
     if isinstance(error, RemoteDisconnected):
         doubt = "" if connection.answered or connection.encrypted else " (does it use TLS?)"
         return OutcomeUnknown(f"{where}: it has closed the connection without a reply{doubt}")

@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._backends.document.content import Content, Held
-from leaselock._core.entry_row import Entry, EntryRow
-from leaselock._core.rules import CONFIRM_WITHIN, FORGET_AFTER, NEVER
+from leaselock._core.rows.entry_row import Entry, EntryRow
+from leaselock._core.rows.rules import CONFIRM_WITHIN, FORGET_AFTER, NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leaselock._core.backend import Claim, HoldRecord
+    from leaselock._core.contract.backend import Claim, HoldRecord
 
 # How much faster the clock of a client may run than that of another one, and what their granularity
 # may add, in seconds. A holder counts that much less, and a watcher that much more.
@@ -74,6 +74,7 @@ class DocumentRow(EntryRow):
         self.entry.limit, self.entry.lapsed_offer = content.limit, content.lapsed_offer
         self.entry.holds = {held.record.id: self._timed(held) for held in content.holds}
         self.entry.queue = {claim.id: claim for claim in content.queue}
+        self.stamps = dict(content.stamps)
 
     def _micros(self) -> int:
         return int(self.context.wall * 1e6)
@@ -109,6 +110,7 @@ class DocumentRow(EntryRow):
             lapsed_offer=int(entry.lapsed_offer),
             holds=tuple([self.held[hold_id] for hold_id in entry.holds]),
             queue=tuple(entry.queue.values()),
+            stamps={key: stamp for key, stamp in self.stamps.items() if key in entry.queue},
         )
         if content.same(self.content) and not self.fenced:
             return None
@@ -151,6 +153,7 @@ class DocumentRow(EntryRow):
         if queued is None:
             # Its time is not written until it is granted.
             queue[claim.id] = claim._replace(last_seen=self.n, limit=0, of_rwlock=False)
+            self._stamp(claim.id)
         elif self._age(queued) >= self._period() or self.roll_call(claim.id) <= 0.0:
             self._show_alive(claim.client, self.n)
 
@@ -165,6 +168,13 @@ class DocumentRow(EntryRow):
         for claim in list(queue.values()):
             if claim.client == client and claim.last_seen < before:
                 queue[claim.id] = claim._replace(last_seen=self.n)
+                self._stamp(claim.id)
+
+    def _stamp(self, claim_id: str) -> None:
+        """Note the time of the store, so that a new client knows how long the waiter was silent."""
+        self.stamps.pop(claim_id, None)
+        if self.context.stamp is not None:
+            self.stamps[claim_id] = self.context.stamp
 
     def is_forgotten(self, claim: Claim) -> bool:
         """Whether a waiter was not seen alive for too long."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from leaselock._backends.document.adapter import DocumentStore
     from leaselock._backends.url import StoreURL
-    from leaselock._core.lifecycle import BlockingNode
+    from leaselock._core.contract.lifecycle import BlockingNode
 
 # The options that the URL of each such store has.
 COMMON_OPTIONS = ("poll", "token_ttl")

@@ -12,13 +12,11 @@ import selectors
 import socket
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaselock._backends.document.adapter import Changed, Changes
-from leaselock._core.hold import CLIENT_CLOSED
-from leaselock._core.lifecycle import BlockingNode
+from leaselock._backends.document.listening import WatchListener
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from leaselock._backends.document.adapter import Found
     from leaselock._backends.document.http import Stream
@@ -52,18 +50,17 @@ class Watched:
         self.wanted = set(versions)
 
 
-class StreamListener(BlockingNode):
-    """Waits for changes of documents. A store says how to open a stream and what its lines say."""
+class StreamListener(WatchListener):
+    """Waits for changes of documents. A store says how to open a stream and what its lines say.
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now = now
-        self.ended = False
-        self._reset()
+    The streams are read by the thread that waits, so there is no other one.
+    """
 
     def _reset(self) -> None:
+        super()._reset()
         self.streams: list[Watched] = []
         self.by_name: dict[str, Watched] = {}
-        self.news: dict[str, Found | None] = {}
+        self.tell: dict[str, Callable[[Found | None], None]] = {}
         self.selector: selectors.BaseSelector | None = None
         self.inner: socket.socket | None = None
         self.outer: socket.socket | None = None
@@ -76,89 +73,73 @@ class StreamListener(BlockingNode):
     def read(self, watched: Watched, line: bytes) -> Iterable[News]:
         """What a line says. StoreError if the stream cannot go on."""
 
-    def call(self, request: object, until: float) -> object:
-        """Wait for changes."""
-        if not isinstance(request, Changes):
-            raise TypeError(f"not a request of a listener: {request!r}")
-        selector = self.selector or self._begin()
-        request.interrupt.wakers.append(self._wake)
-        try:
-            # Checked after the callback is in place, so no interruption is missed.
-            while not (request.interrupt.is_set or self.ended):
-                if changed := self._changed(request.versions):
-                    return changed
-                self._follow(request.versions, until)
-                remaining = until - self.now()
-                if remaining <= 0.0:
-                    break
-                self._wait(selector, min(remaining, CHECK_INTERVAL))
-        except StoreError as error:
-            self._close_streams()
-            raise NotApplied(str(error), error.reason) from error
-        finally:
-            request.interrupt.remove(self._wake)
-        if self.ended:
-            raise NotApplied(CLIENT_CLOSED)
-        return ()
+    def watch(self, name: str, tell: Callable[[Found | None], None]) -> None:
+        """Note whom to tell; `_follow` opens one stream for all that are new."""
+        self.tell[name] = tell
 
-    def _begin(self) -> selectors.BaseSelector:
+    def unwatch(self, name: str) -> None:
+        """Close the stream, if it is for no other document."""
+        del self.tell[name]
+        if watched := self.by_name.pop(name, None):
+            watched.wanted.discard(name)
+            if not watched.wanted:
+                self._close(watched)
+
+    def _follow(self, versions: Mapping[str, Any], until: float) -> None:
+        if self.selector is None:
+            self._begin()
+        super()._follow(versions, until)
+        for watched in [watched for watched in self.streams if watched.stream.is_stale]:
+            self._close(watched)
+        missing = [name for name in versions if name not in self.by_name]
+        if missing and not self._news:
+            with self._closing_on_errors():
+                self._open(missing, versions, min(until, self.now() + OPEN_TIMEOUT))
+
+    def _begin(self) -> None:
         self.selector = selectors.DefaultSelector()
         self.inner, self.outer = socket.socketpair()
         for end in (self.inner, self.outer):
             end.setblocking(False)
         self.selector.register(self.inner, selectors.EVENT_READ)
-        return self.selector
 
-    def _follow(self, versions: Mapping[str, Any], until: float) -> None:
-        """Watch these documents, and no others."""
-        for watched in [watched for watched in self.streams if watched.stream.is_stale]:
-            self._close(watched)
-        for name in [name for name in self.by_name if name not in versions]:
-            self._forget(name)
-        missing = [name for name in versions if name not in self.by_name]
-        if not missing:
-            return
+    def _open(self, missing: Sequence[str], versions: Mapping[str, Any], until: float) -> None:
         if len(self.streams) >= MOST_STREAMS:
             self._close_streams()
             missing = list(versions)
         wanted = {name: versions[name] for name in missing}
-        stream = self.open(wanted, min(until, self.now() + OPEN_TIMEOUT))
+        stream = self.open(wanted, until)
         watched = Watched(stream, wanted)
         self.streams.append(watched)
         self.by_name |= dict.fromkeys(missing, watched)
         assert self.selector is not None
         self.selector.register(stream, selectors.EVENT_READ, watched)
 
-    def _forget(self, name: str) -> None:
-        watched = self.by_name.pop(name)
-        self.news.pop(name, None)
-        watched.wanted.discard(name)
-        if not watched.wanted:
-            self._close(watched)
+    @contextlib.contextmanager
+    def _closing_on_errors(self) -> Iterator[None]:
+        """The streams begin again after an error; it is one of a request that changed nothing."""
+        try:
+            yield
+        except StoreError as error:
+            self._close_streams()
+            raise NotApplied(str(error), error.reason) from error
 
-    def _changed(self, versions: Mapping[str, Any]) -> Sequence[Changed]:
-        """What was not reported yet."""
-        news, self.news = self.news, {}
-        return tuple(
-            Changed(name, found)
-            for name, found in news.items()
-            if name in versions and (found is None or found.version != versions[name])
-        )
+    def _wait(self, seconds: float) -> None:
+        assert self.selector is not None
+        with self._closing_on_errors():
+            for key, _ in self.selector.select(min(seconds, CHECK_INTERVAL)):
+                watched: Watched | None = key.data
+                if watched is None:
+                    assert self.inner is not None
+                    self.inner.recv(4096)
+                elif watched in self.streams:
+                    self._read(watched)
 
-    def _wait(self, selector: selectors.BaseSelector, seconds: float) -> None:
-        for key, _ in selector.select(seconds):
-            watched: Watched | None = key.data
-            if watched is None:
-                assert self.inner is not None
-                self.inner.recv(4096)
-            elif watched in self.streams:
-                self._take(watched)
-
-    def _take(self, watched: Watched) -> None:
+    def _read(self, watched: Watched) -> None:
         for line in watched.stream.read():
             for name, found, ended in self.read(watched, line):
                 if self.by_name.get(name) is watched:
-                    self.news[name] = found
+                    self.tell[name](found)
                     if ended:
                         self.by_name.pop(name)
                         watched.wanted.discard(name)
@@ -179,28 +160,21 @@ class StreamListener(BlockingNode):
         while self.streams:
             self._close(self.streams[-1])
 
-    def _wake(self) -> None:
+    def _notify(self) -> None:
         outer = self.outer
         if outer is not None:
             # If the buffer is full, the reader is awake already; a closed one has no reader.
             with contextlib.suppress(OSError):
                 outer.send(b".")
 
-    def wake(self) -> None:
-        """End the present call; refuse those to come until `close`."""
-        self.ended = True
-        self._wake()
-
     def close(self) -> None:
         """End all streams; be ready to be used again."""
-        self._close_streams()
+        super().close()
         self._drop()
-        self.ended = False
 
     def after_fork(self) -> None:
         """Forget the streams of the parent, which its pool closes here."""
         self._drop()
-        self.ended = False
 
     def _drop(self) -> None:
         for end in (self.selector, self.inner, self.outer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leaselock._core.backend import Finding
+from leaselock._core.contract.backend import Finding
 
 SETUP = "leaselock setup"
 

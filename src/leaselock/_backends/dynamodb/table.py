@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._backends.aws import Settings
-    from leaselock._core.backend import Finding
+    from leaselock._core.contract.backend import Finding
 
 KEY, DOCUMENT, REVISION, EXPIRES = "id", "doc", "rev", "expires"
 # A read of a free lock costs half as much as a write, or more: do not read all the time.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends.document.http import shown
 from leaselock._backends.etcd.gateway import OLDEST, encoded
-from leaselock._core.backend import Finding
-from leaselock._core.maintenance import clock_finding, tls_finding
+from leaselock._core.contract.backend import Finding
+from leaselock._core.rows.maintenance import clock_finding, tls_finding
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:

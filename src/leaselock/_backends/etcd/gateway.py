@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from leaselock._backends.url import Host
 
 # Codes of gRPC.
+UNKNOWN = 2
 INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED = 3, 5, 7, 8
 FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED, UNAUTHENTICATED = 9, 11, 12, 16
 # After these the request was not carried out.
@@ -48,6 +49,7 @@ CAUSES = {
     NO_LOGIN: "it requires a login: write the user and the password before the hosts of the URL",
     "no leader": "the members that run and see each other are not a majority",
 }
+NO_PATH = "Not Found"
 # The gateway of etcd 3.3 and older has other paths.
 OLDEST = "3.4"
 
@@ -76,7 +78,7 @@ class Gateway:
         self.token: str | None = None
         # etcd has a login and does not want it.
         self.auth_is_off = False
-        self.mutex = threading.Lock()
+        self.mutex = threading.RLock()
 
     def __repr__(self) -> str:
         return "<Gateway>"  # without the login
@@ -111,16 +113,21 @@ class Gateway:
         return True
 
     def _token(self, until: float) -> str:
-        # One thread logs in, the others wait for its token.
-        if not self.mutex.acquire(timeout=self.pool.time_left(until)):
-            raise NotApplied("the login to etcd takes too long", "unreachable")
+        # One thread logs in, the others wait for its token. An interrupt just after `acquire` finds
+        # that this thread has the mutex.
+        mutex = self.mutex
         try:
+            if not mutex.acquire(timeout=self.pool.time_left(until)):
+                raise NotApplied("the login to etcd takes too long", "unreachable")
             token = self.token  # another thread may forget it meanwhile
             if token is None and not self.auth_is_off:
                 token = self.token = self._log_in(until)
             return token or ""
         finally:
-            self.mutex.release()
+            try:  # noqa: SIM105 - a signal handler could raise after a call
+                mutex.release()
+            except RuntimeError:
+                pass  # this thread does not have it
 
     def _log_in(self, until: float) -> str | None:
         assert self.login is not None
@@ -162,7 +169,7 @@ class Gateway:
 
     def after_fork(self) -> None:
         """Drop the parent's connections, and a mutex that one of its threads may have."""
-        self.mutex = threading.Lock()
+        self.mutex = threading.RLock()
         self.pool.after_fork()
 
 
@@ -175,15 +182,21 @@ def _body(reply: Reply) -> dict[str, Any]:
 
 
 def _message(reply: Reply) -> str:
-    return str(_body(reply).get("error", ""))
+    return _text(_body(reply))
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    """What an error says. Since etcd 3.6 it has no `error`, which had the same text before."""
+    return str(body.get("error") or body.get("message", ""))
 
 
 def store_error(reply: Reply) -> StoreError:
     """The error that a reply stands for."""
     body = _body(reply)
-    if not body:
+    # The second is what the gateway of etcd 3.6 and later says of a path that it does not have.
+    if not body or _text(body) == NO_PATH:
         return _foreign(reply)
-    return status_error(reply.server, int(body.get("code", 2)), str(body.get("error", "")))
+    return status_error(reply.server, int(body.get("code", UNKNOWN)), _text(body))
 
 
 def status_error(server: str, code: int, text: str) -> StoreError:
@@ -200,6 +213,8 @@ def status_error(server: str, code: int, text: str) -> StoreError:
         code in (PERMISSION_DENIED, UNAUTHENTICATED)
     ):
         return NotApplied(message, "denied")
+    if code == RESOURCE_EXHAUSTED:  # too many requests
+        return NotApplied(message, "unreachable")
     return NotApplied(message, "misconfigured" if code == UNIMPLEMENTED else "refused")
 
 

@@ -18,6 +18,7 @@ from leaselock._backends.etcd.gateway import (
     INVALID_ARGUMENT,
     PERMISSION_DENIED,
     UNAUTHENTICATED,
+    UNKNOWN,
     encoded,
     status_error,
 )
@@ -103,9 +104,10 @@ class EtcdListener(StreamListener):
     def _refuse(self, watched: Watched, error: Any, code: int | None) -> NoReturn:
         text = str(error.get("message", "")) if isinstance(error, dict) else str(error)
         if isinstance(error, dict):
-            code = error.get("grpc_code", code)
+            # The second name is that of etcd 3.6 and later.
+            code = error.get("grpc_code", error.get("code", code))
         server, gateway = watched.stream.server, self.gateway
-        code = code or next((code for word, code in CODES.items() if word in text), 2)
+        code = code or next((code for word, code in CODES.items() if word in text), UNKNOWN)
         gateway.expired(text)
         refused = status_error(server, code, text)
         if isinstance(refused, OutcomeUnknown):

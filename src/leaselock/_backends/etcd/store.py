@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from leaselock._backends import Opened
     from leaselock._backends.url import StoreURL
-    from leaselock._core.backend import Finding
+    from leaselock._core.contract.backend import Finding
 
 PORT = 2379
 PREFIX = "leaselock"

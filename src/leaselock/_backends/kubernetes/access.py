@@ -10,13 +10,17 @@ import os
 import ssl
 import subprocess
 import tempfile
+import threading
+import time
 from base64 import b64decode
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from leaselock._backends import library
 from leaselock._backends.url import Host
+from leaselock._core.contract.effects import FOREVER
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -25,37 +29,128 @@ if TYPE_CHECKING:
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Seconds after which a token is read again: kubelet replaces those of pods every hour or so.
 READ_AGAIN = 60.0
+# Seconds after which a command that has failed is run again, while the token is still valid.
+RETRY = 10.0
+PRINTS = "the command of the kubeconfig, which prints a token,"
 # Seconds that a command which logs in may take.
 COMMAND_TIMEOUT = 30.0
+# Seconds before its end in which a token is read again, while requests still use it.
+EARLIER = 30.0
 UNSUPPORTED = ("tls-server-name", "proxy-url")
+
+
+class Token(NamedTuple):
+    """What to log in with."""
+
+    text: str
+    lasts: float = FOREVER
+    """For how many seconds it is valid."""
+
+    def __repr__(self) -> str:
+        return "<Token>"  # without the token
+
+
+class Reading:
+    """A token that is being read, which the requests of several threads may wait for."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.error: Exception | None = None
 
 
 class Credentials:
     """The token of a user; none for a user with a certificate."""
 
-    def __init__(self, read: Callable[[float], str] | None, now: Callable[[], float]) -> None:
-        # Its argument is the time in seconds that it may take.
+    def __init__(
+        self,
+        read: Callable[[], Token] | None,
+        now: Callable[[], float],
+        *,
+        command: bool = False,
+    ) -> None:
         self.read = read
         self.now = now
+        # Whether a command prints the token, which may take longer than a request.
+        self.command = command
         self.token = ""
-        self.expires = 0.0
+        self.read_at = self.expires = 0.0
+        self.after_fork()
 
     def __repr__(self) -> str:
         return "<Credentials>"  # without the token
 
+    def after_fork(self) -> None:
+        """A child has not the thread that waits for the command."""
+        self.mutex = threading.Lock()
+        self.reading: Reading | None = None
+
     def header(self, until: float) -> dict[str, str]:
-        """The header of a request that must be answered by *until*."""
-        if self.read is None:
+        """The header of a request that must be answered by *until*. A command goes on when that
+        time is over; it runs once for all requests, and the next ones use what it prints.
+        """
+        read = self.read
+        if read is None:
             return {}
-        if not self.token or self.now() >= self.expires:
-            self.token = self.read(until - self.now())
-            self.expires = self.now() + READ_AGAIN
+        with self.mutex:
+            reading = self.reading
+            if reading is None and self.now() >= min(self.read_at, self.expires):
+                reading = self._begin(read)
+            if self.now() < self.expires:
+                return self._header()
+        if reading is not None:
+            if not reading.ended.wait(max(0.0, until - self.now())):
+                raise NotApplied(f"{PRINTS} takes too long; it goes on", "unreachable")
+            if reading.error is not None:
+                raise reading.error
+        return self._header()
+
+    def _header(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
-    def refused(self) -> bool:
-        """Read the token again before the next request; return whether it may be another one."""
-        self.expires = 0.0
-        return self.read is not None
+    def _begin(self, read: Callable[[], Token]) -> Reading:
+        reading = Reading()
+        if not self.command:
+            self._read(read, reading)
+            return reading
+        try:
+            self.reading = reading
+            threading.Thread(
+                target=self._read, args=(read, reading), name="leaselock-token", daemon=True
+            ).start()
+        except BaseException as error:
+            self.reading = None
+            reading.ended.set()
+            if isinstance(error, RuntimeError):  # the interpreter ends, or there are many threads
+                raise NotApplied(f"{PRINTS}: {error}", "unreachable") from error
+            raise
+        return reading
+
+    def _read(self, read: Callable[[], Token], reading: Reading) -> None:
+        try:
+            token = read()
+            self.token, now = token.text, self.now()
+            self.expires = now + token.lasts
+            early = min(EARLIER, token.lasts / 10)
+            self.read_at = self.expires - early if self.command else now + READ_AGAIN
+        except Exception as error:
+            # Raised in the threads that wait. The others use the token that they have.
+            reading.error = error
+            self.read_at = self.now() + RETRY
+        finally:
+            if self.reading is reading:
+                self.reading = None
+            reading.ended.set()
+
+    def refused(self, header: Mapping[str, str] | None = None) -> bool:
+        """A request with this header was refused: read the token again before the next one, unless
+        that was done since. Return whether the next one may have another token.
+        """
+        if self.read is None:
+            return False
+        with self.mutex:
+            if header is None or header.items() >= self._header().items():
+                self.read_at = self.expires = 0.0
+        return True
 
 
 class Access(NamedTuple):
@@ -133,7 +228,7 @@ def _of_files(
         parts.path.rstrip("/"),
         _tls(cluster, beside, user, home) if parts.scheme == "https" else None,
         context.get("namespace") or "default",
-        Credentials(_source(user, home), now),
+        _credentials(user, home, now),
         not cluster.get("insecure-skip-tls-verify"),
     )
 
@@ -197,29 +292,29 @@ def _file(user: Mapping[str, Any], option: str, folder: Path, private: str) -> s
     return str(folder / user[option]) if user.get(option) else None
 
 
-def _source(user: Mapping[str, Any], folder: Path) -> Callable[[float], str] | None:
+def _credentials(user: Mapping[str, Any], folder: Path, now: Callable[[], float]) -> Credentials:
     if token := user.get("token"):
-        return lambda _: str(token)
+        return Credentials(lambda: Token(str(token)), now)
     if file := user.get("tokenFile"):
-        return _reader(folder / file)
+        return Credentials(_reader(folder / file), now)
     if plugin := user.get("exec"):
-        return lambda seconds: _run(plugin, seconds)
-    return None
+        return Credentials(lambda: _run(plugin), now, command=True)
+    return Credentials(None, now)
 
 
-def _reader(path: Path) -> Callable[[float], str]:
-    def read(_: float) -> str:
+def _reader(path: Path) -> Callable[[], Token]:
+    def read() -> Token:
         try:
-            return path.read_text().strip()
+            return Token(path.read_text().strip())
         except OSError as error:
             raise NotApplied(f"the token cannot be read: {error}", "denied") from error
 
     return read
 
 
-def _run(plugin: Mapping[str, Any], seconds: float) -> str:
-    """Return the token that the command of a kubeconfig, such as that of a cloud, prints within
-    *seconds*.
+def _run(plugin: Mapping[str, Any]) -> Token:
+    """Return the token that the command of a kubeconfig, such as that of a cloud, prints. Like
+    client-go, use it until its `expirationTimestamp`; one without is used until it is refused.
     """
     command = [plugin["command"], *(plugin.get("args") or ())]
     more = {each["name"]: each["value"] for each in plugin.get("env") or ()}
@@ -232,11 +327,15 @@ def _run(plugin: Mapping[str, Any], seconds: float) -> str:
         done = subprocess.run(
             command,
             check=True,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=max(0.0, min(COMMAND_TIMEOUT, seconds)),
+            timeout=COMMAND_TIMEOUT,
             env=os.environ | more | {"KUBERNETES_EXEC_INFO": json.dumps(info)},
         )
-        return str(json.loads(done.stdout)["status"]["token"])
+        status = json.loads(done.stdout)["status"]
+        expires = status.get("expirationTimestamp")
+        left = datetime.fromisoformat(expires).timestamp() - time.time() if expires else FOREVER
+        return Token(str(status["token"]), left)
     except subprocess.TimeoutExpired:
         late = f"the command {command[0]!r} of the kubeconfig, which prints a token, takes too long"
         raise NotApplied(late, "unreachable") from None

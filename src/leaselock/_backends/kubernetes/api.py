@@ -82,8 +82,9 @@ class Api:
     def _ask_once(
         self, method: str, where: str, until: float, data: bytes, expected: tuple[int, ...]
     ) -> Answer:
-        reply = self.pool.request(method, where, data, self.headers(until), until)
-        if reply.status == UNAUTHORIZED and self.access.credentials.refused():
+        headers = self.headers(until)
+        reply = self.pool.request(method, where, data, headers, until)
+        if reply.status == UNAUTHORIZED and self.access.credentials.refused(headers):
             reply = self.pool.request(method, where, data, self.headers(until), until)
         if reply.status not in (*CREATED, *expected):
             raise error_of(reply)

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.kubernetes.api import UNAUTHORIZED
-from leaselock._core.backend import Finding
-from leaselock._core.maintenance import clock_finding, tls_finding
+from leaselock._core.contract.backend import Finding
+from leaselock._core.rows.maintenance import clock_finding, tls_finding
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:

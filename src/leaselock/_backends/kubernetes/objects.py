@@ -28,6 +28,9 @@ HASHED = "leaselock-"
 FOREIGN = "foreign-"
 # What is known of a holder that writes the spec alone, besides its identity.
 ABOUT_FOREIGN = {"pid": 0, "thread": "", "label": "another program"}
+# Seconds: the header Date and the times of changes have whole seconds, and the clocks of several
+# API servers may differ by one.
+CLOCK_UNCERTAINTY = 2.0
 VALID = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 LONGEST_NAME = 253
 LONGEST_DURATION = 2**31 - 1
@@ -88,8 +91,21 @@ def _of_another(
     created = micros(metadata.get("creationTimestamp"))
     beat = micros(spec.get("renewTime")) or micros(spec.get("acquireTime")) or created or 1
     new = {"v": "1", "by": "", "at": 0.0, "token": 0, "limit": 0, "lapsed_offer": 0, "queue": []}
-    holds = [_foreign_hold(spec, beat)] if spec.get("holderIdentity") else []
+    stamp = _written_before(metadata, beat)
+    holds = [_foreign_hold(spec, beat) | stamp] if spec.get("holderIdentity") else []
     return new | known | {"n": max(known.get("n", 0), beat), "holds": holds}
+
+
+def _written_before(metadata: Mapping[str, Any], beat: int) -> dict[str, float]:
+    """The latest time of the server's clock at which the spec was written: so that a client that
+    sees it for the first time knows how long its holder was silent. The server notes when a program
+    changed a field. The holder's own time may be wrong, and only makes it later.
+    """
+    entries = metadata.get("managedFields") or ()
+    times = [micros(each.get("time")) for each in entries]
+    if not times:
+        return {}
+    return {"stamp": round(max(beat, *times) / 1e6 + CLOCK_UNCERTAINTY, 3)}
 
 
 def _foreign_hold(spec: Mapping[str, Any], beat: int) -> dict[str, Any]:

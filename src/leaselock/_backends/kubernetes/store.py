@@ -32,6 +32,7 @@ from leaselock._backends.kubernetes.api import CONFLICT, NOT_FOUND, Api
 from leaselock._backends.kubernetes.doctor import examine
 from leaselock._backends.kubernetes.listener import KubernetesListener
 from leaselock._backends.kubernetes.objects import (
+    CLOCK_UNCERTAINTY,
     CREATED,
     LABEL,
     OURS,
@@ -47,14 +48,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leaselock._backends import Opened
-    from leaselock._core.backend import Finding
+    from leaselock._core.contract.backend import Finding
 
 OPTIONS = ("kubeconfig", "context", "watch")
-# The header Date has whole seconds, and the clocks of several API servers may differ by one.
-TRAITS = Traits(soonest_poll=0.05, clock_uncertainty=2.0)
+TRAITS = Traits(soonest_poll=0.05, clock_uncertainty=CLOCK_UNCERTAINTY)
 PAGE_SIZE = 500
 # How many objects a client remembers, to write them without reading them again.
-MOST_KNOWN = 10_000
+MOST_KNOWN = 2_000
 
 
 class KubernetesStore(DocumentStore):
@@ -146,9 +146,10 @@ class KubernetesStore(DocumentStore):
     def _found(self, name: str, lease: dict[str, Any], date: float | None) -> Found:
         if len(self.known) >= MOST_KNOWN:
             self.known.clear()
+        value = document(lease)
         lease["metadata"].pop("managedFields", None)  # most of the object
         self.known[name] = lease
-        return Found(document(lease), _version(lease), date)
+        return Found(value, _version(lease), date)
 
     def reported(self, name: str, lease: dict[str, Any]) -> Found:
         """The whole object, as a watch has reported it: perhaps later than a newer one was read."""
@@ -171,6 +172,7 @@ class KubernetesStore(DocumentStore):
     def after_fork(self) -> None:
         """Drop the connections of the parent."""
         self.api.pool.after_fork()
+        self.api.access.credentials.after_fork()
         self.api.repeater = Repeater(self.api.pool.now)
 
 

@@ -11,11 +11,11 @@ import threading
 import time
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from leaselock._backends import Opened, StoreType
 from leaselock._backends.url import decoded, parse
-from leaselock._core import rules
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     ALL_MODES,
     WAKE_ALL,
     WATCH_LASTS,
@@ -30,9 +30,10 @@ from leaselock._core.backend import (
     Setup,
     Watch,
 )
-from leaselock._core.entry_row import Entry, EntryRow
-from leaselock._core.lifecycle import BlockingNode
-from leaselock._core.queue import NodeBackend
+from leaselock._core.contract.lifecycle import BlockingNode
+from leaselock._core.rows import rules
+from leaselock._core.rows.entry_row import Entry, EntryRow
+from leaselock._core.rows.queue import NodeBackend
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ CAPABILITIES = Capabilities(
     clock_margin=0.0,
     detects_death=True,
     inheritable=False,
-    token_ranges=True,
-    notifies_contention=True,
     min_hold=True,
     modes=ALL_MODES,
     notifies_changes=True,
@@ -78,6 +77,9 @@ class Table:
         self.alive = alive
         self.notify = notify
         self.observe_client = observe_client
+        # Whether the process of a client lives whose holds others have inherited. The model of a
+        # file knows; in memory no other process has them.
+        self.process_lives: Callable[[str], bool] = lambda client: False
         self.entries: dict[str, Entry] = {}
         self.tombstones: dict[str, float] = {}
         # The greatest token of the entries that were removed: later ones are greater.
@@ -155,9 +157,13 @@ class MemoryRow(EntryRow):
         """Whether the client is alive; the requesting one is."""
         return client == self.client or self.table.alive(client)
 
+    def process_lives(self, client: str) -> bool:
+        """Whether the process lives that renews the holds of the client."""
+        return self.table.process_lives(client)
+
     def has_tombstone(self, claim_id: str) -> bool:
         """Whether the claim is refused for good."""
-        return claim_id in self.table.tombstones
+        return self.table.tombstones.get(claim_id, 0.0) > self.now
 
     def tombstone(self, claim_id: str) -> None:
         """Refuse the claim from now on."""
@@ -214,14 +220,35 @@ def _micros() -> int:
     return time.time_ns() // 1000
 
 
-DATABASES: dict[tuple[int, str], SharedDatabase] = {}
+# By process and name. The clients of a database keep it, and a hold that outlives them does.
+DATABASES = WeakValueDictionary[tuple[int, str], SharedDatabase]()
+IN_USE: dict[tuple[int, str], SharedDatabase] = {}
 DATABASES_MUTEX = threading.Lock()
+# The greatest token of the databases that are gone: later ones are greater.
+_floor = 0
 
 
 def database_of(name: str, now: Callable[[], float]) -> SharedDatabase:
     """The database of that name in this very process."""
     with DATABASES_MUTEX:
-        return DATABASES.setdefault((os.getpid(), name), SharedDatabase(now))
+        found = DATABASES.get((os.getpid(), name))
+        if found is None:
+            found = DATABASES[os.getpid(), name] = SharedDatabase(now)
+            found.table.floor = _floor
+        return found
+
+
+def keep_if_in_use(name: str, database: SharedDatabase) -> None:
+    """Keep a database without clients for as long as it has a hold."""
+    global _floor
+    key = (os.getpid(), name)
+    with DATABASES_MUTEX, database.mutex:
+        database.table.answer("", CollectGarbage(None))
+        _floor = max(_floor, database.table.floor)
+        if database.table.entries:
+            IN_USE[key] = database
+        else:
+            IN_USE.pop(key, None)
 
 
 class Store(BlockingNode):
@@ -256,11 +283,14 @@ class Store(BlockingNode):
     def close(self) -> None:
         """The client ends."""
         self.database.end(self.client)
+        keep_if_in_use(self.name, self.database)
 
     def after_fork(self) -> None:
         """Enter the room of the child."""
         global DATABASES_MUTEX
         DATABASES_MUTEX = threading.Lock()
+        for key in [key for key in IN_USE if key[0] != os.getpid()]:
+            del IN_USE[key]
         self.client = ""
         self.database = database_of(self.name, self.now)
 

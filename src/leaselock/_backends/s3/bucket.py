@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.aws import Connection, time_of
@@ -17,11 +18,11 @@ from leaselock._backends.document.adapter import (
     Traits,
 )
 from leaselock._backends.s3.keys import key_of, name_of
-from leaselock._core.backend import Finding
+from leaselock._core.contract.backend import Finding
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from leaselock._backends.aws import Settings
 
@@ -148,7 +149,7 @@ class Bucket(DocumentStore):
         """Forget them."""
         self.connection.after_fork()
         self._puts_checked = self._deletes_checked = False
-        self._checking = threading.Lock()
+        self._checking = threading.RLock()
 
     def _check_puts(self, until: float) -> None:
         """Refuse a service that does not compare ETags, before the first write of this client: two
@@ -156,7 +157,7 @@ class Bucket(DocumentStore):
         """
         if self._puts_checked:
             return
-        with self._checking:
+        with self._one_at_a_time(until):
             if self._puts_checked:
                 return  # by the thread that this one has waited for
             probe = self._probe()
@@ -174,7 +175,7 @@ class Bucket(DocumentStore):
         """The same before the first deletion."""
         if self._deletes_checked:
             return
-        with self._checking:
+        with self._one_at_a_time(until):
             if self._deletes_checked:
                 return
             probe = self._probe()
@@ -184,6 +185,24 @@ class Bucket(DocumentStore):
                 raise NotApplied(IGNORED.format("deletions"), "misconfigured")
             self._call("delete_object", until, Key=probe)
             self._deletes_checked = True
+
+    @contextmanager
+    def _one_at_a_time(self, until: float) -> Iterator[None]:
+        """Let one thread of this client probe the service, for which the others wait."""
+        checking = self._checking  # a fork replaces it
+        try:
+            if not checking.acquire(timeout=max(0.0, until - self.connection.now())):
+                raise NotApplied(
+                    f"the bucket {self.bucket} is still being examined by another thread of this "
+                    "client",
+                    "unreachable",
+                )
+            yield
+        finally:
+            try:  # noqa: SIM105 - a signal handler could raise after a call
+                checking.release()
+            except RuntimeError:
+                pass  # this thread does not have it
 
     def _probe(self) -> str:
         """A key that no lock has, and no other client."""

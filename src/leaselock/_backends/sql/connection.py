@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaselock._backends import wire
-from leaselock._core.effects import Request
+from leaselock._core.contract.effects import Request
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ end of a connection is noticed by the next request on it.
 from __future__ import annotations
 
 import contextlib
-import os
 import select
+import socket
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends import wire
 from leaselock._backends.readiness import POLLIN, new_poller
 from leaselock._backends.wire import READ, TaskWire, ThreadWire
-from leaselock._core.effects import Request
+from leaselock._core.contract.effects import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,9 +64,11 @@ class DisconnectWatcher(wire.Protocol):
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
         self.sessions: dict[int, SessionConnection] = {}
-        self.read, self.write = os.pipe()
-        os.set_blocking(self.read, False)
-        os.set_blocking(self.write, False)
+        # No pipe: on Windows only sockets can be waited for.
+        self.reader, self.writer = socket.socketpair()
+        self.reader.setblocking(False)
+        self.writer.setblocking(False)
+        self.read = self.reader.fileno()
         self.epoll: Any = select.epoll() if hasattr(select, "epoll") else PipeOnly(self.read)
         self.epoll.register(self.read, READABLE)
 
@@ -91,7 +93,7 @@ class DisconnectWatcher(wire.Protocol):
     def wake(self) -> None:
         """End a wait."""
         with contextlib.suppress(BlockingIOError):  # the pipe is full of earlier wake-ups
-            os.write(self.write, b".")
+            self.writer.send(b".")
 
     def steps(self, request: AwaitDisconnect, until: float) -> Any:
         """Wait for events."""
@@ -103,7 +105,7 @@ class DisconnectWatcher(wire.Protocol):
         ended = []
         for descriptor, _ in events:
             if descriptor == self.read:
-                os.read(self.read, 4096)
+                self.reader.recv(4096)
             elif (session := self.sessions.pop(descriptor, None)) is not None:
                 self._unregister(descriptor)
                 ended.append(session)
@@ -121,8 +123,8 @@ class DisconnectWatcher(wire.Protocol):
     def release(self) -> None:
         """Close the descriptors."""
         self.epoll.close()
-        os.close(self.read)
-        os.close(self.write)
+        self.reader.close()
+        self.writer.close()
 
     def after_fork(self) -> None:
         """Close the descriptors."""

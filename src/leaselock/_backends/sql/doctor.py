@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
 from leaselock._backends.sql.pool import SPARE
-from leaselock._backends.sql.server_info import setup_command, version_problem
+from leaselock._backends.sql.server_info import (
+    other_tables,
+    setup_command,
+    tables_problem,
+    version_problem,
+)
 from leaselock._backends.sql.statements import SqlError
-from leaselock._core.backend import Finding
-from leaselock._core.maintenance import (
+from leaselock._core.contract.backend import Finding
+from leaselock._core.rows.maintenance import (
     FREE_SOME,
     clients_finding,
     clock_finding,
@@ -48,7 +54,7 @@ async def examine(server: ServerInfo, executor: Executor) -> tuple[Finding, ...]
     findings.append(_clients(server, facts))
     if server.dialect.name == "postgres":
         findings.append(await _postgres_disk(executor))
-        findings += [*_postgres(facts), *_notifications(server, facts)]
+        findings += [*_schemas(facts), *_postgres(facts), *_notifications(server, facts)]
     else:
         findings.append(await _mysql_disk(executor, facts))
         findings += _mysql(facts)
@@ -59,13 +65,16 @@ async def _tables(server: ServerInfo, executor: Executor) -> Finding:
     try:
         (version,) = await executor.execute((("fact", {"fact": "schema"}),))
     except SqlError as error:
+        if error.state in server.dialect.other:
+            lacking = other_tables(server, error)
+            return Finding("fail", f"the tables of leaselock cannot be used: {lacking}")
         if error.state not in server.dialect.missing:
             return Finding("fail", f"the tables cannot be read: {error.text}", "grant the rights")
         return Finding(
             "fail", "the tables of leaselock are not there", setup_command(server.target)
         )
     row = version.one()
-    problem = version_problem(server, row)
+    problem = version_problem(server, row) or await tables_problem(server, executor)
     if problem is not None:
         return Finding("fail", f"the tables of leaselock cannot be used: {problem}")
     return Finding("ok", f"the tables of leaselock are there, version {row and row[0]}")
@@ -169,13 +178,33 @@ async def _mysql_disk(executor: Executor, facts: dict[str, str]) -> Finding:
 
 def _local_space(facts: dict[str, str]) -> int | None:
     """The bytes that are free for the server, if it runs on this machine."""
-    if facts.get("hostname") != os.uname().nodename:
+    if sys.platform == "win32" or facts.get("hostname") != os.uname().nodename:
         return None
     try:
         space = os.statvfs(facts["datadir"])
     except OSError:  # in a container, for example
         return None
     return space.f_bavail * space.f_frsize
+
+
+def _schemas(facts: dict[str, str]) -> list[Finding]:
+    """With `lease` and `row`, a client whose `search_path` finds other tables does not exclude the
+    clients of these.
+    """
+    used, schemas = facts.get("schema"), facts["schemas"]
+    if schemas in ("None", used):
+        return []
+    where = f"here {used} is used" if used else "the search_path finds none of them"
+    return [
+        Finding(
+            "warn",
+            f"tables of leaselock are in several schemas: {schemas}; {where}"
+            if ", " in schemas
+            else f"tables of leaselock are in the schema {schemas}; {where}",
+            "give all programs one search_path, in the URL ?options=-csearch_path%3DSCHEMA: by "
+            "lease and row, clients exclude one another only where they use the same tables",
+        )
+    ]
 
 
 def _postgres(facts: dict[str, str]) -> list[Finding]:

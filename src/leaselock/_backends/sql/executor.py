@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock._backends.sql.connection import Execute
-from leaselock._core.effects import Call
+from leaselock._core.contract.effects import Call
 
 if TYPE_CHECKING:
     from leaselock._backends.sql.connection import Connection

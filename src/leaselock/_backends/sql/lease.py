@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leaselock._backends.sql.keys import CLIENT, word
 from leaselock._backends.sql.lock_row import (
     HEAD,
-    WAITERS,
+    Found,
     MoreWaiters,
     SqlLockRow,
+    reading,
+    reading_waiters,
+)
+from leaselock._backends.sql.records import (
     claim_of,
     hold_of,
     limit_of,
     micros,
-    reading,
-    reading_waiters,
-    shared_hold,
+    shared_hold_of,
 )
 from leaselock._backends.sql.statements import SqlError
-from leaselock._core import rules
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     Acquire,
     Busy,
     Claim,
@@ -43,7 +44,8 @@ from leaselock._core.backend import (
     Watched,
     matching,
 )
-from leaselock._core.records import is_text, readable_text
+from leaselock._core.rows import rules
+from leaselock._core.rows.records import is_text, readable_text
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -239,24 +241,23 @@ class Lease:
         executor: Executor,
     ) -> T:
         head = self.head
-        results = await executor.execute(reading(name, claim_id, head))
-        columns = results[1].one()
-        if columns is None:
+        found = Found(*await executor.execute(reading(name, claim_id, head)))
+        if found.lock.one() is None:
             await executor.execute(("rollback",))
             await executor.execute((("create lock", {"name": name}),))
-            results = await executor.execute(reading(name, claim_id, head))
-            columns = results[1].one()
-            if columns is None:
+            found = Found(*await executor.execute(reading(name, claim_id, head)))
+            if found.lock.one() is None:
                 raise NotApplied(f"the table has no row for {name!r}, and none could be created")
         while True:
-            row = SqlLockRow(name, requester, columns, results, head)
+            row = SqlLockRow(name, requester, found, head)
             try:
                 result = work(row)
                 break
             except MoreWaiters:
                 head = head.larger()
                 part = reading_waiters(name, claim_id, head)
-                (results[WAITERS],) = await executor.execute((part,))
+                (waiters,) = await executor.execute((part,))
+                found = found._replace(waiters=waiters)
         await executor.execute(row.writing())
         if row.to_interrupt and self.dialect.interrupts:
             await self._interrupt(row.to_interrupt, executor)
@@ -345,11 +346,11 @@ def _state(
                 reasons.append(str(error))
         return parsed
 
-    holds = [*read(hold_of, held), *read(shared_hold, others)]
+    holds = [*read(hold_of, held), *read(shared_hold_of, others)]
     states = tuple(HoldState(hold, hold.expires - clock) for hold in holds)
     waiting = tuple(read(claim_of, queue))
     limits = read(limit_of, others[:1])
     if not is_text(name):
         name = readable_text(name)
         reasons.append(f"its name, here {name!r}, is not UTF-8")
-    return LockState(name, states, waiting, sum(limits), "".join(reasons[:1]))
+    return LockState(name, states, waiting, sum(limits), "".join(reasons[:1]), read_at=clock)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._backends.sql.doctor import examine
 from leaselock._backends.sql.lease import Lease
-from leaselock._backends.sql.lock_row import Requester, micros
-from leaselock._backends.sql.server_info import check_version
+from leaselock._backends.sql.lock_row import Requester
+from leaselock._backends.sql.records import micros
+from leaselock._backends.sql.server_info import check_version, tables_problem
 from leaselock._backends.sql.statements import SqlError
-from leaselock._core import rules
-from leaselock._core.backend import Collected, CollectGarbage, Doctor, Setup, Unreadable
-from leaselock._core.maintenance import half_way
+from leaselock._core.contract.backend import Collected, CollectGarbage, Doctor, Setup, Unreadable
+from leaselock._core.rows import rules
+from leaselock._core.rows.maintenance import half_way
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -45,6 +47,10 @@ async def _set_up(server: ServerInfo, dry: bool, executor: Executor) -> tuple[st
     version = await _version(server, executor)
     if version is not None:
         check_version(server, version)
+        problem = await tables_problem(server, executor)
+        if problem is not None:
+            text = f"{server.target.shown} cannot be used: {problem}"
+            raise NotApplied(text, "misconfigured")
         return ()
     schema = server.dialect.schema
     if not dry:

@@ -2,7 +2,8 @@
 
 Several statements are sent as one query, which takes one round trip. PyMySQL reads by blocking,
 with a time limit for each read. So after the handshake its socket is read here, without blocking,
-until the answer is complete (`mysql_answers`). A connection is never reopened (hazard D8).
+until the answer is complete (`mysql_answers`): in asyncio a round trip of PyMySQL in a thread of
+its own costs 2.1 times the CPU. A connection is never reopened (hazard D8).
 """
 
 from __future__ import annotations
@@ -20,21 +21,23 @@ from leaselock._backends.sql.connection import DatabaseProtocol, Tls, one_line
 from leaselock._backends.sql.mysql_answers import IN_TRANSACTION, Answer, packets
 from leaselock._backends.sql.statements import MALFORMED, MYSQL_DENIED
 from leaselock._backends.sql.url import OPTIONS as COMMON_OPTIONS
-from leaselock._backends.tls import tls_context
+from leaselock._backends.tls import error_behind, tls_context, tls_problem
 from leaselock._backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
-from leaselock.errors import StoreUnreachable, not_applied
+from leaselock.errors import NotApplied, StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._backends.sql.connection import Steps
     from leaselock._backends.sql.url import Target
-    from leaselock._core.backend import ErrorReason
+    from leaselock._core.contract.backend import ErrorReason
 
 EXTRA = "mysql"
 SHORTEST_WAIT = 0.001
 PORT = 3306
-NO_SUCH_DATABASE = "1049"
+NO_TLS, TLS_REQUIRED = "2026", "3159"
+# A server that says this serves later: too many connections, or it ends.
+PASSING = ("1040", "1053", "1203", "1226")
 MULTI_STATEMENTS = 1 << 16
 QUERY, SET_OPTION = b"\x03", b"\x1b"
 SEVERAL_STATEMENTS = b"\x00\x00"
@@ -128,12 +131,25 @@ def _unconnected(pymysql: Any, named: dict[str, Any]) -> Any:
     return conn
 
 
-def _reason(error: Exception) -> ErrorReason:
-    """Why there is no connection, by the number of the server's error, if it sent one."""
+def _refusal(error: Exception) -> tuple[str, ErrorReason]:
+    """What to correct and why there is no connection, by the number of the error."""
+    problem = tls_problem(error_behind(error))
+    if problem:
+        return f"{problem}: see ?ssl= and ?ssl_ca=", "misconfigured"
     number = str(error.args[0]) if error.args else ""
     if number in MYSQL_DENIED:
-        return "denied"
-    return "misconfigured" if number == NO_SUCH_DATABASE else "unreachable"
+        return "", "denied"
+    if number == NO_TLS:
+        return "set up TLS on the server, or write another ?ssl=", "misconfigured"
+    if number == TLS_REQUIRED:
+        return "write ?ssl=yes", "misconfigured"
+    if isinstance(error, RuntimeError) and "cryptography" in str(error):
+        return "pip install cryptography, or let the connection use TLS", "misconfigured"
+    # Numbers from 2000 on are of PyMySQL, which has no connection. It raises a RuntimeError for a
+    # package that is missing.
+    answered = number.isdigit() and not 2000 <= int(number) < 3000 and number not in PASSING
+    wrong = answered or isinstance(error, RuntimeError)
+    return "", "misconfigured" if wrong else "unreachable"
 
 
 class Mysql(DatabaseProtocol):
@@ -156,7 +172,7 @@ class Mysql(DatabaseProtocol):
         self.socket = self.conn._sock
         self.connecting = None
         self.socket.setblocking(False)
-        if self.socket.family != socket.AF_UNIX:
+        if self.socket.family in (socket.AF_INET, socket.AF_INET6):
             for option, value in KEEPALIVE:
                 self.socket.setsockopt(*option, value)
         self.number = self.conn.thread_id()
@@ -193,7 +209,9 @@ class Mysql(DatabaseProtocol):
                 limit.cancel()
             return conn
         except Exception as error:
-            raise not_applied(f"{self.target.shown}: {one_line(error)}", _reason(error)) from error
+            advice, reason = _refusal(error)
+            text = f"{self.target.shown}: {one_line(error)}{': ' if advice else ''}{advice}"
+            raise NotApplied(text, reason) from error
 
     def tls(self) -> Tls | None:
         """By its socket. PyMySQL may use TLS without being told to, and then verifies nothing."""

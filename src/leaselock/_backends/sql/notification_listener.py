@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from leaselock._backends.sql.connection import AwaitNotification, Execute
 from leaselock._backends.sql.lock_row import channel
 from leaselock._backends.sql.statements import SqlError
-from leaselock._core.backend import WAKE_ALL
-from leaselock._core.effects import FOREVER, Call, Signal, Wait
-from leaselock._core.hold import CLIENT_CLOSED
+from leaselock._core.client.hold import CLIENT_CLOSED
+from leaselock._core.contract.backend import WAKE_ALL
+from leaselock._core.contract.effects import FOREVER, Call, Signal, Wait
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:

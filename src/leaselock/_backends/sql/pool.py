@@ -6,6 +6,8 @@ a transaction of its own, the next request reads its answer and uses the connect
 a cancelled claim does not have to connect anew. Any other cancelled request costs one connection.
 
 Requests that keep or release a hold never wait for connections that acquiring ones use (hazard D6).
+There are few connections: requests for one lock wait for one another in the server, and many of
+them at once make it slower.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from leaselock._backends.sql.connection import Connect, Receive
 from leaselock._backends.sql.executor import Executor
 from leaselock._backends.sql.server_info import ServerInfo, initialize, refusal
 from leaselock._backends.sql.statements import MALFORMED, SqlError
-from leaselock._core.backend import PoolExhausted
-from leaselock._core.concurrency_limit import ConcurrencyLimit
-from leaselock._core.effects import Call
+from leaselock._core.client.concurrency_limit import ConcurrencyLimit
+from leaselock._core.contract.backend import PoolExhausted
+from leaselock._core.contract.effects import Call
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from leaselock._backends.sql.url import Target
 
 T = TypeVar("T")
-# Connections beyond the size of the pool, for requests that keep or release a hold.
-SPARE = 2
+# A connection beyond the size of the pool, for requests that keep or release a hold.
+SPARE = 1
 # For how long the answer to a cancelled request is waited for, in seconds.
 RESUMING = 0.25
 
@@ -38,9 +40,12 @@ RESUMING = 0.25
 class Pool:
     """The connections of one client; *make* creates a connection that is not established yet."""
 
-    def __init__(self, target: Target, make: Callable[[], Connection]) -> None:
+    def __init__(
+        self, target: Target, make: Callable[[], Connection], now: Callable[[], float]
+    ) -> None:
         self.target = target
         self.make = make
+        self.now = now
         self.server = ServerInfo(target)
         self.dialect = self.server.dialect
         self.reset()
@@ -59,17 +64,23 @@ class Pool:
         until: float,
         *,
         urgent: bool = True,
+        expected: bool = False,
         repeatable: bool = False,
         bare: bool = False,
     ) -> T:
         """Run one operation on any connection.
 
-        A *repeatable* operation is repeated if a connection turns out to have ended while it was
-        idle. A *bare* one gets a new connection that has not looked at the tables, which is closed
-        afterwards.
+        An *expected* one, by a waiter that may have been granted its lock, gets a connection before
+        the others that are not *urgent*. A *repeatable* operation is repeated if a connection turns
+        out to have ended while it was idle. A *bare* one gets a new connection that has not looked
+        at the tables, which is closed afterwards.
         """
         limit = self.limit
-        slot = limit.enter_now(urgent) or await limit.enter(until, urgent)
+        slot = limit.enter_now(urgent)
+        if slot is None:
+            # Half of the time is left for the server: a request that gets its connection at the
+            # last moment could only fail, and would cost the connection.
+            slot = await limit.enter((self.now() + until) / 2, urgent, expected)
         if slot is None:
             raise PoolExhausted(f"all connections to {self.target.shown} were busy")
         try:

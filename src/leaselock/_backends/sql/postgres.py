@@ -7,9 +7,10 @@ trip, and works through proxies that would lose prepared statements.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends import library
 from leaselock._backends.readiness import POLLIN, POLLOUT, new_poller
@@ -17,13 +18,14 @@ from leaselock._backends.sql.connection import DatabaseProtocol, Tls, one_line
 from leaselock._backends.sql.statements import MALFORMED, Result, SqlError
 from leaselock._backends.sql.url import OPTIONS
 from leaselock._backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire
-from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable, not_applied
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._backends.sql.connection import Steps
     from leaselock._backends.sql.url import Target
+    from leaselock._core.contract.backend import ErrorReason
 
 EXTRA = "postgres"
 INTEGERS = {20, 21, 23, 26, 28}
@@ -40,6 +42,40 @@ SETTINGS = {
 }
 # With these modes libpq goes on without TLS if the server has none.
 OPTIONAL_TLS = ("allow", "prefer")
+
+
+class Mistake(NamedTuple):
+    """What a server or libpq says of a wrong setting."""
+
+    reason: ErrorReason
+    advice: str = ""
+    of_one_host: bool = False
+    """Another of several hosts may serve soon."""
+
+
+# libpq reports no SQLSTATE for an attempt to connect, so the texts are compared. A server that says
+# something else, or says it in another language than English, counts as out of reach.
+MISTAKES = {
+    'database ".*" does not exist': Mistake("misconfigured", "correct the URL, or create it"),
+    "not currently accepting connections": Mistake("misconfigured"),
+    'role ".*" does not exist': Mistake("denied", "correct the URL, or create the role"),
+    "not permitted to log in": Mistake("denied", "ALTER ROLE … LOGIN"),
+    "authentication failed for user": Mistake("denied"),
+    "no password supplied": Mistake("denied"),
+    r"pg_hba\.conf": Mistake("denied"),
+    "permission denied for database": Mistake("denied", "GRANT CONNECT ON DATABASE"),
+    "does not support SSL, but SSL was required": Mistake(
+        "misconfigured", "set it up on the server, or write another ?sslmode="
+    ),
+    "certificate verify failed|server certificate for": Mistake(
+        "misconfigured", "name the authority that has signed it (?sslrootcert=FILE)"
+    ),
+    "could not (read|load|open) .*(certificate|key) file": Mistake("misconfigured"),
+    "certificate file .* does not exist": Mistake("misconfigured"),
+    "session is read-only|server is in hot standby mode": Mistake(
+        "misconfigured", "name the primary, or several hosts of which one is", of_one_host=True
+    ),
+}
 # Connections that a forked child inherited. Closing one properly would end the session of the
 # parent, so only their descriptors are closed, and the objects are never collected.
 INHERITED: list[Any] = []
@@ -93,7 +129,8 @@ class Postgres(DatabaseProtocol):
         self.owner, self.conn = made
         self.conn.nonblocking = 1
         # libpq may close its descriptor at any time, and the number may then be reused.
-        self.socket = socket.socket(fileno=os.dup(self.conn.socket))
+        # `os.dup` knows no sockets on Windows. The family and the type are found out.
+        self.socket = socket.fromfd(self.conn.socket, -1, -1)
         self.connecting = None
         self.number = self.conn.backend_pid
 
@@ -145,7 +182,12 @@ class Postgres(DatabaseProtocol):
         """The error of an attempt to connect. Only with rights at issue is there a password."""
         denied = conn is not None and (conn.needs_password or conn.used_password)
         shown = f"{self.target.shown}: {one_line(text)}"
-        return not_applied(shown, "denied" if denied else "unreachable")
+        mistake = next((found for words, found in MISTAKES.items() if re.search(words, text)), None)
+        several = "," in self.target.options.get("host", "") or text.count(" failed: ") > 1
+        if mistake is None or (mistake.of_one_host and several):
+            return NotApplied(shown, "denied" if denied else "unreachable")
+        advice = f": {mistake.advice}" if mistake.advice else ""
+        return NotApplied(f"{shown}{advice}", "denied" if denied else mistake.reason)
 
     def _unreachable(self) -> NotApplied:
         return StoreUnreachable(f"{self.target.shown} could not be reached in time")

@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING
 
 from leaselock._backends.sql.keys import CLIENT, number, word
 from leaselock._backends.sql.lock_row import Requester
-from leaselock._backends.sql.statements import dialect_of
+from leaselock._backends.sql.statements import SqlError, columns_of, dialect_of
 from leaselock._backends.url import with_user
-from leaselock._core.layout import Layout, check_layout, layout_problem
+from leaselock._core.contract.layout import Layout, check_layout, layout_problem
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from leaselock._backends.sql.connection import Connection
     from leaselock._backends.sql.executor import Executor
-    from leaselock._backends.sql.statements import Row, SqlError
+    from leaselock._backends.sql.statements import Row
     from leaselock._backends.sql.url import Target
+    from leaselock._core.contract.backend import ErrorReason
 
 # To be raised with every change of schema.sql.
 SCHEMA = Layout(1, 1)
+# A server that refuses a statement so may carry it out later: another transaction was in the way.
+PASSING = {"40001", "40P01", "1213"}
 
 
 class ServerInfo:
@@ -86,6 +89,27 @@ def version_problem(server: ServerInfo, version: Row | None) -> str | None:
     return layout_problem(str(version[0]), SCHEMA, _replace_tables(server.target))
 
 
+async def tables_problem(server: ServerInfo, executor: Executor) -> str | None:
+    """What the tables lack, whatever their version says, and what to do."""
+    for table, columns in columns_of(server.dialect).items():
+        text = f"SELECT {', '.join(columns)} FROM {table} WHERE 1 = 0"
+        try:
+            await executor.execute((("raw", {"text": text}),))
+        except SqlError as error:
+            if error.state not in server.dialect.missing | server.dialect.other:
+                raise
+            return other_tables(server, error)
+    return None
+
+
+def other_tables(server: ServerInfo, error: SqlError) -> str:
+    """What is wrong with tables that lack something, and what to do."""
+    return (
+        "another version of leaselock made its tables, under the same number of the layout "
+        f"({error.text}): {_replace_tables(server.target)}"
+    )
+
+
 def _replace_tables(target: Target) -> str:
     return (
         "stop the programs that lock in it, drop its tables whose names begin with leaselock_, "
@@ -107,5 +131,10 @@ def refusal(error: SqlError, server: ServerInfo) -> NotApplied:
         return NotApplied(
             f"{shown} has no tables of leaselock's: {todo} ({error.text})", "misconfigured"
         )
-    denied = error.state in server.dialect.denied
-    return NotApplied(f"{shown}: {error.text} ({error.state})", "denied" if denied else "refused")
+    if error.state in server.dialect.other:
+        problem = other_tables(server, error)
+        return NotApplied(f"{shown} cannot be used: {problem}", "misconfigured")
+    reason: ErrorReason = "denied" if error.state in server.dialect.denied else "refused"
+    if error.state in PASSING:
+        reason = "unreachable"
+    return NotApplied(f"{shown}: {error.text} ({error.state})", reason)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._backends.sql.session_locks import MAX_SERVER_WAIT
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     Acquire,
     BreakLock,
     Broken,
@@ -29,15 +29,15 @@ from leaselock._core.backend import (
     Mode,
     Setup,
 )
-from leaselock._core.effects import Sleep
-from leaselock._core.session_leases import SessionLeases
+from leaselock._core.contract.effects import Sleep
+from leaselock._core.rows.session_leases import SessionLeases
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from leaselock._backends.sql.session_pool import SessionPool
-    from leaselock._core.effects import Request
+    from leaselock._core.contract.effects import Request
 
 R = TypeVar("R")
 POLL = 0.05

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock._core.concurrency_limit import ConcurrencyLimit
+from leaselock._core.client.concurrency_limit import ConcurrencyLimit
 
 if TYPE_CHECKING:
     from leaselock._backends.sql.connection import Connection
-    from leaselock._backends.sql.session_locks import Session
+    from leaselock._backends.sql.session_state import Session
 
 
 class SessionConnection:
-    """A connection, what its session owns, and the queue of requests for it."""
+    """A connection, its session, and the queue of requests for it."""
 
     def __init__(self, connection: Connection, session: Session) -> None:
         self.connection = connection
         self.session = session
         self.settings: set[str] = set()
         self.limit = ConcurrencyLimit(1)
-        self.ended = False
         # Until when it is kept for another claim, while it serves none.
         self.kept_until = 0.0

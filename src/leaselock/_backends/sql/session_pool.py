@@ -11,15 +11,17 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from leaselock._backends.sql import session_views
 from leaselock._backends.sql.connection import Receive, Send
 from leaselock._backends.sql.disconnect_watcher import AwaitDisconnect
 from leaselock._backends.sql.pool import once
 from leaselock._backends.sql.session_connection import SessionConnection
-from leaselock._backends.sql.session_locks import Session, SessionLocks
+from leaselock._backends.sql.session_locks import SessionLocks
+from leaselock._backends.sql.session_state import Session, State
 from leaselock._backends.sql.statements import SqlError
-from leaselock._core.backend import Converted, HoldRecord, Inspect, Released
-from leaselock._core.effects import FOREVER, Call, Signal, Sleep
-from leaselock._core.hold import CLIENT_CLOSED
+from leaselock._core.client.hold import CLIENT_CLOSED
+from leaselock._core.contract.backend import Busy, Converted, HoldRecord, Inspect, Released
+from leaselock._core.contract.effects import FOREVER, Call, Signal, Sleep
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -27,22 +29,23 @@ if TYPE_CHECKING:
 
     from leaselock._backends.sql.executor import Executor
     from leaselock._backends.sql.pool import Pool
-    from leaselock._core.backend import (
+    from leaselock._core.client.concurrency_limit import Slot
+    from leaselock._core.contract.backend import (
         Acquire,
         BreakLock,
         Broken,
-        Busy,
         Claim,
         Grant,
         LockState,
         Mode,
     )
-    from leaselock._core.concurrency_limit import Slot
 
 T = TypeVar("T")
 # How long a connection is kept for another claim, in seconds; at most half of the time after which
 # the server ends an idle session.
 IDLE_LASTS = 10.0
+# How many claims are remembered whose connections were closed before their release.
+MOST_DROPPED = 1000
 # How much later than its wait a waiting statement may be answered, in seconds.
 GRACE = 1.0
 # Between two looks at a session that ends.
@@ -81,12 +84,13 @@ class SessionPool:
         """One try; with `wait`, a claim that is not granted keeps its connection."""
         claim = request.claim
         owned = self.sessions.get(claim.id)
-        if owned is not None and owned.ended:
+        if owned is not None and owned.session.is_over():
             self._drop(claim, owned)
             owned = None
+        fresh = owned is None and claim.id not in self.dropped
         if owned is None:
             owned = await self._connect(claim, until)
-            owned.session.claim, owned.session.protocol = claim, protocol
+            owned.session.serve(claim, protocol)
             self.sessions[claim.id] = owned
             self.dropped.pop(claim.id, None)
         connection = owned
@@ -97,11 +101,15 @@ class SessionPool:
                 connection.session, request, executor, self._shared(until)
             )
 
-        reply = await self._converse(claim, connection, acquire, until)
-        if connection.ended and connection.session.token is not None:
-            # While the token was counted on another connection.
+        try:
+            reply = await self._converse(claim, connection, acquire, until)
+        except NotApplied:
+            if fresh:
+                self.dropped.pop(claim.id, None)  # the server has never known the claim
+            raise
+        if connection.session.state is State.LOST:
             raise OutcomeUnknown(f"the connection that locked {claim.name!r} has ended meanwhile")
-        if connection.session.token is None and not request.wait:
+        if isinstance(reply, Busy) and not request.wait:
             self._put_back(claim)
         return reply
 
@@ -123,7 +131,7 @@ class SessionPool:
         if connection is None:
             await self._end_of_dropped(claim, until)
             return ABSENT
-        session, held = connection.session, connection.session.token is not None
+        session, held = connection.session, connection.session.has_lease()
         try:
             await self._converse(
                 claim, connection, lambda executor: self.locks.release(session, executor), until
@@ -166,7 +174,7 @@ class SessionPool:
     async def convert(self, claim: Claim, mode: Mode, until: float) -> Converted:
         """Let a writer become a reader. Repeated, it changes nothing."""
         connection = self.sessions.get(claim.id)
-        if connection is None or connection.session.token is None:
+        if connection is None or not connection.session.has_lease():
             return Converted(None, 0.0, ())
         session = connection.session
         await self._converse(
@@ -207,7 +215,7 @@ class SessionPool:
         self, claim: Claim, pinged: list[tuple[Claim, SessionConnection, Slot]], until: float
     ) -> bool | None:
         connection = self.sessions.get(claim.id)
-        if connection is None or connection.ended:
+        if connection is None or connection.session.is_over():
             return False
         if self.now() >= until:
             return None
@@ -227,15 +235,15 @@ class SessionPool:
             await Call(connection.connection, request, until)
         except (OutcomeUnknown, SqlError):
             self._give_up(claim, connection)
-        return self.sessions.get(claim.id) is connection and not connection.ended
+        return self.sessions.get(claim.id) is connection and not connection.session.is_over()
 
     async def inspect(self, protocol: str, request: Inspect, until: float) -> tuple[LockState, ...]:
         """Holders and waiters."""
-        return await self.locks.inspect(protocol, request, self._shared(until))
+        return await session_views.inspect(self.locks, protocol, request, self._shared(until))
 
     async def break_lock(self, protocol: str, request: BreakLock, until: float) -> Broken:
         """End the session of the holder."""
-        return await self.locks.break_lock(protocol, request, self._shared(until))
+        return await session_views.break_lock(self.locks, protocol, request, self._shared(until))
 
     def _shared(self, until: float) -> Callable[[Any], Awaitable[Any]]:
         """Executes scripts on any connection of the pool."""
@@ -276,18 +284,19 @@ class SessionPool:
             raise NotApplied(
                 f"a proxy is between the client and {server.target.shown}, and protocol "
                 f"{protocol!r} needs a session of its own: use protocol 'lease', connect to the "
-                "server itself, or say ?proxy=session if the proxy pools whole sessions"
+                "server itself, or say ?proxy=session if the proxy pools whole sessions",
+                "misconfigured",
             )
         new_enough = "idle_session_timeout" in settings or not self.locks.postgres
         if protocol == "advisory" and not new_enough:
-            raise NotApplied(TOO_OLD)
+            raise NotApplied(TOO_OLD, "misconfigured")
 
     async def _connect(self, claim: Claim, until: float) -> SessionConnection:
         """An idle connection of the claim's client, or a new one."""
         idle = self.idle.get(claim.client, [])
         while idle:
             connection = idle.pop()
-            if not connection.ended and connection.connection.fresh():
+            if not connection.session.is_over() and connection.connection.fresh():
                 return connection
             self._close(claim.client, connection)
         opened = await self.pool.connect(until)
@@ -311,10 +320,10 @@ class SessionPool:
         connection = self.sessions.pop(claim.id, None)
         if connection is None:
             return
-        connection.session.clear()
-        if connection.ended or not connection.connection.usable:
+        if connection.session.is_over() or not connection.connection.usable:
             self._close(claim.client, connection)
         else:
+            connection.session.clear()
             connection.kept_until = self.now() + self.idle_lasts
             self.idle.setdefault(claim.client, []).append(connection)
 
@@ -324,7 +333,7 @@ class SessionPool:
         """
         now, kept, planned = self.now(), [], FOREVER
         for connection in self.idle.pop(client, []):
-            if connection.ended or connection.kept_until <= now:
+            if connection.session.is_over() or connection.kept_until <= now:
                 self._close(client, connection)
             else:
                 kept.append(connection)
@@ -338,21 +347,24 @@ class SessionPool:
         until the claim is released, or its lease ends: closed now, it would free the lock before
         its holder knows of the loss.
         """
-        if connection.session.token is None:
-            self._drop(claim, connection)
-        elif self.sessions.get(claim.id) is connection:
-            connection.ended = True
+        if self.sessions.get(claim.id) is connection:
+            connection.session.give_up()
+            if connection.session.state is State.ENDED:
+                self._drop(claim, connection)
 
     def _drop(self, claim: Claim, connection: SessionConnection) -> None:
         """The claim is over, whatever its session owns."""
         if self.sessions.get(claim.id) is connection:
             del self.sessions[claim.id]
             self.dropped[claim.id] = connection.session
+            if len(self.dropped) > MOST_DROPPED:
+                # Its release was given up long ago.
+                del self.dropped[next(iter(self.dropped))]
             self._close(claim.client, connection)
 
     def _close(self, client: str, connection: SessionConnection) -> None:
         """Close a connection, which releases what its session owns."""
-        connection.session.token = None
+        connection.session.transition("end")
         self._watcher(client).remove(connection)
         self.pool.discard(connection.connection)
 
@@ -373,8 +385,8 @@ class SessionPool:
             raise NotApplied(CLIENT_CLOSED)
         claims = []
         for connection in sessions:
-            connection.ended = True
-            if connection.session.token is not None and connection.session.claim is not None:
+            connection.session.give_up()
+            if connection.session.has_lease() and connection.session.claim is not None:
                 claims.append(connection.session.claim.id)
         return tuple(claims)
 
@@ -386,8 +398,8 @@ class SessionPool:
         """End the waits of these claims. Their connections are cut, so they lose their places."""
         for claim_id in claim_ids:
             connection = self.sessions.get(claim_id)
-            if connection is not None and connection.session.token is None:
-                connection.ended = True
+            if connection is not None and not connection.session.has_lease():
+                connection.session.give_up()
                 connection.connection.cut()
 
     def end_waits(self) -> None:

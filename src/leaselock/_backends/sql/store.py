@@ -15,7 +15,7 @@ from leaselock._backends.sql.session_backend import CAPABILITIES as OF_SESSIONS
 from leaselock._backends.sql.session_backend import NAMED_LOCKS, SessionBackend
 from leaselock._backends.sql.session_pool import SessionPool
 from leaselock._backends.sql.url import parsed
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     ALL_MODES,
     Acquire,
     Capabilities,
@@ -25,19 +25,20 @@ from leaselock._core.backend import (
     Resize,
     Watch,
 )
-from leaselock._core.background import Background
-from leaselock._core.lifecycle import Lifecycle
-from leaselock._core.queue import QueueBackend
+from leaselock._core.contract.background import Background
+from leaselock._core.contract.lifecycle import Lifecycle
+from leaselock._core.rows.queue import QueueBackend
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from types import ModuleType
 
     from leaselock._backends.sql.connection import Connection
     from leaselock._backends.sql.executor import Executor
     from leaselock._backends.sql.url import Target
-    from leaselock._core.effects import Request
+    from leaselock._core.contract.backend import Claim
+    from leaselock._core.contract.effects import Request
 
 R = TypeVar("R")
 
@@ -66,14 +67,18 @@ class SqlStore(Lifecycle):
         make_connection: Callable[[], Connection],
         make_watcher: Callable[[], Any],
     ) -> None:
-        self.pool = Pool(target, make_connection)
+        self.pool = Pool(target, make_connection, now)
         self.lease = Lease(self.pool.dialect)
         self.listener = NotificationListener(self.pool, now)
         self.sessions = SessionPool(self.pool, make_watcher, now)
         self.pid = os.getpid()
 
-    def request(self, request: Request[Any], until: float) -> Awaitable[Any]:
-        """Carry out a request of protocol "lease", or a maintenance request of any protocol."""
+    def request(
+        self, request: Request[Any], until: float, *, expected: bool = False
+    ) -> Awaitable[Any]:
+        """Carry out a request of protocol "lease", or a maintenance request of any protocol. An
+        *expected* one is sent before the other acquires.
+        """
         if isinstance(request, MAINTENANCE):
 
             def work(executor: Executor) -> Awaitable[Any]:
@@ -85,6 +90,7 @@ class SqlStore(Lifecycle):
             lambda executor: self.lease.answer(request, requester, executor),
             until,
             urgent=not isinstance(request, Acquire),
+            expected=expected,
             repeatable=isinstance(request, REPEATABLE),
         )
 
@@ -123,10 +129,32 @@ class LeaseBackend(QueueBackend):
         super().__init__(CAPABILITIES)
         self.store = store
         self.listening = Background()
+        # Waiters that were notified and have not asked again. Most were granted their lock, for a
+        # short time: they must not queue behind those that only look whether that has happened.
+        self.notified: set[str] = set()
 
     def send(self, request: Request[R], until: float) -> Awaitable[R]:
         """Send one request to the database."""
-        return self.store.request(request, until)
+        acquire: Any = request if isinstance(request, Acquire) else None
+        expected = acquire is not None and acquire.claim.id in self.notified
+        if expected:
+            self.notified.discard(acquire.claim.id)
+        return self.store.request(request, until, expected=expected)
+
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Wake the claims, and send their next requests before those of others."""
+        claim_ids = tuple(claim_ids)
+        self.notified.update(self.signals.keys() & claim_ids)
+        super().wake(claim_ids)
+
+    def wake_all(self) -> None:
+        """Wake all claims. None was notified."""
+        super().wake(list(self.signals))
+
+    def forget(self, claim: Claim) -> None:
+        """The claim waits no more."""
+        self.notified.discard(claim.id)
+        super().forget(claim)
 
     async def start_listening(self, client: str) -> None:
         """Start the listening process, unless it runs."""
@@ -146,6 +174,7 @@ class LeaseBackend(QueueBackend):
         """Drop the waiters and the listening process."""
         super().after_fork()
         self.listening = Background()
+        self.notified = set()
 
 
 def module_of(target: Target) -> ModuleType:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SESSION = 30.0
 SHORTEST_SESSION, LONGEST_SESSION = 1.0, 3600.0
-POOL = 8
+POOL = 2
 LARGEST_POOL = 1000
 # Options of leaselock. All others are for the client library.
 OPTIONS = ("protocol", "session", "pool", "proxy", "token_ttl")

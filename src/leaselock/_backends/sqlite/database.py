@@ -14,16 +14,17 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from leaselock._backends.sqlite.client_registry import ClientRegistry
-from leaselock._backends.sqlite.host_checks import boot
+from leaselock._backends.sqlite.host_checks import WINDOWS, boot
 from leaselock._backends.sqlite.location import unchanged
 from leaselock._backends.sqlite.lock_row import SQL, statement_text
-from leaselock._core.layout import Layout, check_layout
+from leaselock._core.contract.layout import Layout, check_layout
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._backends.sqlite.location import Location
+    from leaselock._core.contract.backend import ErrorReason
 
 T = TypeVar("T")
 # To be raised with every change of schema.sql.
@@ -33,12 +34,23 @@ OTHER_FILE = (
 )
 # "llck": marks a file of this library, as file(1) shows it.
 APPLICATION_ID = 0x6C6C636B
-TABLES = {"fact", "hold", "lock", "tombstone", "waiter", "watcher"}
+# The columns of the tables. A file with fewer was made by a version that used the same number for
+# another layout.
+COLUMNS = {
+    "fact": "key value",
+    "hold": "name id client lifetime token expires metadata since mode permits step offered",
+    "lock": "name token id client lifetime expires metadata since free_from step offered permits "
+    "lapsed_offer",
+    "tombstone": "id until",
+    "waiter": "name ticket id client lease metadata since mode permits last_seen",
+    "watcher": "name id client until",
+}
+TABLES = set(COLUMNS)
 FIRST_PAUSE = 0.00002
-LONGEST_PAUSE = 0.001
+LONGEST_PAUSE = 0.0005
 PAGE = 512
-# How many rows, or pages, one transaction of the garbage collection is about: some milliseconds.
-BATCH_SIZE = 250
+# How many free pages are given back to the file system at once: that takes two milliseconds.
+PAGES_AT_ONCE = 250
 # Upper limit of the pages in use, half a MiB, that are written anew at once.
 MOST_COPIED = 1000
 # What `PRAGMA auto_vacuum` returns for INCREMENTAL.
@@ -84,9 +96,19 @@ def made_space(error: sqlite3.Error, database: sqlite3.Connection) -> bool:
 
 
 def restart_log(database: sqlite3.Connection) -> bool:
-    """Write the log into the file, which needs space for its pages; return whether that worked."""
+    """Write the log into the file, which needs space for its pages, and begin it anew; return
+    whether that worked.
+
+    Others can write while the log is copied, but not while it is begun anew: little is left to copy
+    by then.
+    """
+    return copy_log(database, "PASSIVE") and copy_log(database, "RESTART")
+
+
+def copy_log(database: sqlite3.Connection, how: str) -> bool:
+    """Write the log into the file; return whether that worked."""
     try:
-        database.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        database.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
     except sqlite3.Error:
         return False  # the error of the statement before has the reason
     return True
@@ -106,7 +128,8 @@ def retry_while_busy(
             if now() >= until:
                 raise NotApplied(
                     f"{path} is locked by another process in the middle of a transaction; "
-                    "if that process is stopped, continue it or end it"
+                    "if that process is stopped, continue it or end it",
+                    "unreachable",
                 ) from error
         # SQLite has no notification for the end of another transaction.
         time.sleep(pause)
@@ -120,35 +143,42 @@ def translated(error: sqlite3.Error, path: str) -> NotApplied | OutcomeUnknown:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     uncertain = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT)
     kind = OutcomeUnknown if uncertain else NotApplied
-    denied = code in (sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY)
+    reason: ErrorReason = "refused"
+    if code in (sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY):
+        reason = "denied"
     text = f"{path}: {error} ({getattr(error, 'sqlite_errorname', 'SQLite')})"
     if code == sqlite3.SQLITE_IOERR and _disk_is_full(path):
         text += ": the disk is full"
-    return kind(text, "denied" if denied else "refused")
+    if code == sqlite3.SQLITE_NOTADB:
+        reason = "misconfigured"
+        text += ": choose another file for locks"
+    return kind(text, reason)
 
 
 def _disk_is_full(path: str) -> bool:
     """SQLite says it of a write, but not where it has no room for the files beside the database."""
+    import shutil
+
     try:
-        return os.statvfs(os.path.dirname(path)).f_bavail == 0
+        return shutil.disk_usage(os.path.dirname(path)).free == 0
     except OSError:
         return False
 
 
-def connect(
-    location: Location, now: Callable[[], float], until: float, token_ttl: float
-) -> sqlite3.Connection:
+def connect(location: Location, now: Callable[[], float], until: float) -> sqlite3.Connection:
     """Open the file, and create or check its layout."""
     try:
-        database = sqlite3.connect(
-            _uri(location.path), uri=True, isolation_level=None, check_same_thread=False, timeout=0
-        )
+        database = _open(location.path)
+        while os.name == "nt" and _was_in_use(database, location.path) and now() < until:
+            database.close()
+            time.sleep(LONGEST_PAUSE)  # Windows does not tell when the other program closes it
+            database = _open(location.path)
     except sqlite3.Error as error:
         raise translated(error, location.path) from error
     # Bytes that are not UTF-8 make one row unreadable, not the whole answer to a query.
     database.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
     try:
-        retry_while_busy(lambda: _prepare(database, location, token_ttl), now, until, location.path)
+        retry_while_busy(lambda: _prepare(database, location), now, until, location.path)
         if not unchanged(location):
             raise NotApplied(f"{location.path} was removed or replaced while it was being opened")
     except BaseException:
@@ -157,31 +187,56 @@ def connect(
     return database
 
 
+def _open(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        _uri(path), uri=True, isolation_level=None, check_same_thread=False, timeout=0
+    )
+
+
+def _was_in_use(database: sqlite3.Connection, path: str) -> bool:
+    """Whether SQLite opened a file that may be written for reading only. It does so on Windows when
+    another program, such as a scanner, lets no other in for longer than SQLite tries.
+    """
+    database.execute("BEGIN")
+    try:
+        # Of a file that is open for reading, BEGIN IMMEDIATE begins a transaction that reads.
+        database.execute("PRAGMA user_version = 0")
+    except sqlite3.Error as error:
+        read_only = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
+        return read_only and os.access(path, os.W_OK)
+    finally:
+        database.execute("ROLLBACK")
+    return False
+
+
 def _uri(path: str) -> str:
     # SQLite must not create the file: it exists with the right permissions, or was removed again.
     # Reserved characters: https://www.sqlite.org/uri.html, section 3.1.
     plain = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    if os.name == "nt":
+        plain = "///" + plain.replace("\\", "/")
     return f"file:{plain}?mode=rw"
 
 
-def _prepare(database: sqlite3.Connection, location: Location, token_ttl: float) -> None:
+def _prepare(database: sqlite3.Connection, location: Location) -> None:
     _check_owner(database, location)  # before anything is changed
     created = _pragma(database, "auto_vacuum") == INCREMENTAL
     for setting in SETTINGS if created else CREATION_SETTINGS + SETTINGS:
         database.execute(setting).fetchall()
-    transact(database, lambda: _create_layout(database, location, token_ttl))
+    if not _is_ready(database, location):
+        transact(database, lambda: _create_layout(database, location))
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     if os.stat(location.path).st_size < pages * PAGE:
-        # Give the file its full size while the disk has space; later it may be full.
-        restart_log(database)
+        # Give the file its full size while the disk has space; later it may be full. Others can
+        # write meanwhile.
+        copy_log(database, "PASSIVE")
 
 
-def transact(database: sqlite3.Connection, work: Callable[[], T]) -> T:
+def transact(
+    database: sqlite3.Connection, work: Callable[[], T], begin: str = "BEGIN IMMEDIATE"
+) -> T:
     """Run *work* in a transaction, which is committed or rolled back."""
-    if database.in_transaction:
-        # An earlier call was interrupted just after BEGIN.
-        database.execute("ROLLBACK")
-    database.execute("BEGIN IMMEDIATE")
+    database.execute(begin)
     try:
         result = work()
         database.execute("COMMIT")
@@ -197,17 +252,13 @@ def oldest(token_ttl: float) -> float:
     return time.time() - token_ttl if token_ttl else 0.0
 
 
-def prune(database: sqlite3.Connection, token_ttl: float) -> int:
-    """Delete rows of names that were not locked for *token_ttl* seconds, at most BATCH_SIZE; return
-    how many.
-
-    The highest of their tokens is kept, and the next token of each of them will be greater.
-    """
-    if not token_ttl:
-        return 0
-    old = oldest(token_ttl)
-    database.execute(SQL["raise floor"], (old,))
-    return database.execute(SQL["prune"], (old, BATCH_SIZE)).rowcount
+def row_numbers(database: sqlite3.Connection) -> int:
+    """How many numbers the rows of the locks span: there are no more rows."""
+    try:
+        ((first, last),) = database.execute(SQL["range of rows"]).fetchall()
+    except sqlite3.Error:
+        return 0  # the next request has the same error
+    return 0 if first is None else last - first + 1
 
 
 def _pragma(database: sqlite3.Connection, name: str) -> int:
@@ -226,12 +277,16 @@ def shrink(database: sqlite3.Connection) -> bool:
         return False
     if _pragma(database, "auto_vacuum"):
         # execute() would take one step of the statement, which is one page.
-        database.executescript(f"PRAGMA incremental_vacuum({BATCH_SIZE})")
-        return free > BATCH_SIZE
+        database.executescript(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")
+        return free > PAGES_AT_ONCE
     ours = _pragma(database, "application_id") == APPLICATION_ID
     if ours and _pragma(database, "page_count") - free <= MOST_COPIED:
         database.execute("VACUUM")
     return False
+
+
+def _tables(database: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in database.execute(SQL["tables"]).fetchall()}
 
 
 def _check_owner(database: sqlite3.Connection, location: Location) -> bool:
@@ -241,7 +296,7 @@ def _check_owner(database: sqlite3.Connection, location: Location) -> bool:
     is used, and not marked.
     """
     application_id = _pragma(database, "application_id")
-    tables = {name for (name,) in database.execute(SQL["tables"]).fetchall()}
+    tables = _tables(database)
     if application_id == APPLICATION_ID or tables >= TABLES:
         return application_id == 0 and tables == TABLES
     if tables or application_id:
@@ -250,17 +305,45 @@ def _check_owner(database: sqlite3.Connection, location: Location) -> bool:
         some = f"with the tables {', '.join(sorted(tables)[:3])}" if tables else "without tables"
         raise NotApplied(
             f"{location.path} is the database of another program ({some}; application_id "
-            f"{application_id:#x}): choose another file for locks"
+            f"{application_id:#x}): choose another file for locks",
+            "misconfigured",
         )
     return True
 
 
-def _create_layout(database: sqlite3.Connection, location: Location, token_ttl: float) -> None:
+def _is_ready(database: sqlite3.Connection, location: Location) -> bool:
+    """Whether there is nothing to create, to check or to change: most clients that open the file
+    wait for no transaction of others.
+    """
+    if _check_owner(database, location) or missing_columns(database):
+        return False
+    facts = dict(database.execute(SQL["facts"]).fetchall())
+    return facts.get("schema") == str(SCHEMA) and facts.get("boot") == boot()
+
+
+def missing_columns(database: sqlite3.Connection) -> list[str]:
+    """The columns that this version needs and the file has not."""
+    known = set(database.execute(SQL["columns"]).fetchall())
+    return [
+        f"column {column} in the table {table}"
+        for table, columns in COLUMNS.items()
+        for column in columns.split()
+        if (table, column) not in known
+    ]
+
+
+def _create_layout(database: sqlite3.Connection, location: Location) -> None:
     execute = database.execute
     if _check_owner(database, location):
         execute(f"PRAGMA application_id = {APPLICATION_ID}")
     for statement in statement_text("schema.sql").split(";"):
         execute(statement)
+    if missing := missing_columns(database):
+        raise NotApplied(
+            f"{location.path} cannot be used: it has no {missing[0]}, so another version of "
+            f"leaselock made it, under the same number of the layout: {OTHER_FILE}",
+            "misconfigured",
+        )
     marker = execute(SQL["fact"], ("schema",)).fetchone()
     if marker is None:
         execute(SQL["state"], ("schema", str(SCHEMA)))
@@ -268,7 +351,6 @@ def _create_layout(database: sqlite3.Connection, location: Location, token_ttl: 
     else:
         check_layout(location.path, str(marker[0]), SCHEMA, OTHER_FILE)
     _enter_boot(database, location)
-    prune(database, token_ttl)
 
 
 def _enter_boot(database: sqlite3.Connection, location: Location) -> None:
@@ -277,11 +359,18 @@ def _enter_boot(database: sqlite3.Connection, location: Location) -> None:
     current, recorded = boot(), row[0] if row else ""
     if recorded == current:
         return
+    if recorded and recorded.startswith(WINDOWS) != current.startswith(WINDOWS):
+        raise NotApplied(
+            f"{location.path} was made on another operating system, whose clients cannot be seen "
+            f"to live by this one: {OTHER_FILE}",
+            "misconfigured",
+        )
     registry = ClientRegistry(location.clients)
     if any(registry.alive(client) for (client,) in database.execute(SQL["clients"]).fetchall()):
         raise NotApplied(
             f"{location.path} is in use by processes whose clock differs from ours (another time "
-            "namespace or container): give each its own file, or use a store with a server"
+            "namespace or container): give each its own file, or use a store with a server",
+            "misconfigured",
         )
     for forget in (
         *("forget holds", "free all", "forget waiters", "forget tombstones", "forget watchers"),

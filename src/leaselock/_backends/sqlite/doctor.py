@@ -11,7 +11,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from leaselock._backends.sqlite.lock_row import SQL
-from leaselock._core.backend import Finding
+from leaselock._core.contract.backend import Finding
 
 if TYPE_CHECKING:
     import sqlite3
@@ -48,6 +48,8 @@ def _log(database: sqlite3.Connection) -> Finding:
 
 
 def _mode(path: str) -> Finding:
+    if os.name == "nt":
+        return Finding("ok", "its folder decides who can use it: see its permissions")
     mode = stat.S_IMODE(os.stat(path).st_mode)
     if mode & 0o077:
         advice = f"every user who may write can acquire locks: chmod 600 {path}, unless intended"
@@ -56,8 +58,9 @@ def _mode(path: str) -> Finding:
 
 
 def _space(path: str) -> Finding:
-    from leaselock._core.maintenance import space_finding  # loaded where it is used
+    import shutil
 
-    space = os.statvfs(path)
-    free = space.f_bavail * space.f_frsize
+    from leaselock._core.rows.maintenance import space_finding  # loaded where it is used
+
+    free = shutil.disk_usage(os.path.dirname(path)).free
     return space_finding("its disk", free, low=LOW_SPACE, least=NO_SPACE)

@@ -7,11 +7,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from leaselock._backends.sqlite.client_registry import ClientRegistry
-from leaselock._backends.sqlite.database import INHERITED, connect
+from leaselock._backends.sqlite.database import INHERITED, connect, row_numbers
 from leaselock._backends.sqlite.liveness import Liveness
 from leaselock._backends.sqlite.location import log_of, prepare, unchanged
 from leaselock._backends.url import TOKEN_TTL
-from leaselock._core.lifecycle import Living
+from leaselock._core.contract.lifecycle import Living
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ OPEN_TIMEOUT = 5.0
 LONGEST_WAIT = 3600.0
 FORK_TIMEOUT = 1.0
 RECHECK_INTERVAL = 0.002
+# As many names are kept, used or not, until the next `gc`.
+FEW_ROWS = 100
 
 
 class File:
@@ -38,7 +40,10 @@ class File:
 
     def reset(self) -> None:
         """Forget everything that was open."""
-        self.mutex = threading.Lock()
+        # Its owner is known: one that was interrupted before it knew that it has it releases it.
+        self.mutex = threading.RLock()
+        # The thread whose request is carried out, or 0.
+        self.worker = 0
         self.paused = False
         self.location: Location | None = None
         self.checked = 0.0
@@ -65,7 +70,11 @@ class File:
         if self.database is None or self.location is None:
             self.location, self.checked = prepare(self.path), self.now()
             limit = max(until, self.now() + OPEN_TIMEOUT)
-            self.database = connect(self.location, self.now, limit, self.token_ttl)
+            self.database = connect(self.location, self.now, limit)
+            if row_numbers(self.database) > FEW_ROWS:
+                from leaselock._backends.sqlite.garbage import prune_some  # seldom needed
+
+                prune_some(self.database, self.token_ttl)
             self.cursor = self.database.cursor()
         elif not trusting and not self._same(self.location):
             raise NotApplied(
@@ -150,4 +159,5 @@ def _after_fork_in_parent() -> None:
     _PAUSED.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

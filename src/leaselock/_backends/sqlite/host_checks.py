@@ -1,11 +1,12 @@
-"""What the kernel reports about this host: the mounts, and the identity of the boot clock.
+"""What the system reports about this host: the mounts, and the identity of the boot clock.
 
-Where it reports nothing (not Linux), the results are empty, never guesses.
+Where it reports nothing, the results are empty, never guesses.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 from leaselock._named_tuple import NamedTuple
 
@@ -13,10 +14,12 @@ from leaselock._named_tuple import NamedTuple
 # locks are limited to one host or arrive late. Shares between a virtual machine and its host count.
 # fmt: off
 _SHARED = frozenset((
-    "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fhgfs", "fuse", "gfs", "gfs2",
+    "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "drvfs", "fhgfs", "fuse", "gfs", "gfs2",
     "glusterfs", "gpfs", "kafs", "lustre", "ncpfs", "nfs", "nfs3", "nfs4", "ocfs2", "orangefs",
     "panfs", "prl_fs", "pvfs2", "shfs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs",
 ))
+# Begins the identity of each boot of Windows.
+WINDOWS = "windows:"
 # Any other fuse.* may have a network behind it; fuseblk always has a local disk.
 _LOCAL_FUSE = frozenset((
     "fuse.encfs", "fuse.exfat", "fuse.ext2", "fuse.ext4", "fuse.fuse-overlayfs", "fuse.fuse2fs",
@@ -48,9 +51,15 @@ def parse_mounts(mountinfo: str) -> list[Mount]:
         fields = left.split(" ")
         major, colon, minor = fields[2].partition(":") if len(fields) > 4 else ("", "", "")
         if separator and colon and major.isdecimal() and minor.isdecimal():
-            device = os.makedev(int(major), int(minor))
+            device = _device(int(major), int(minor))
             mounts.append(Mount(device, _unescape(fields[4]), _unescape(right.split(" ")[0])))
     return mounts
+
+
+def _device(major: int, minor: int) -> int:
+    if sys.platform == "win32":
+        raise NotImplementedError("Windows has no table of mounts")
+    return os.makedev(major, minor)
 
 
 def _unescape(text: str) -> str:
@@ -86,6 +95,18 @@ def boot() -> str:
 
     '' where the system does not report it; reboots are not detected there.
     """
+    if sys.platform == "win32":
+        from leaselock._backends.sqlite import host_windows
+
+        return f"{WINDOWS}{host_windows.boot()}"
+    if sys.platform == "darwin":
+        from leaselock._backends.sqlite import host_macos
+
+        return host_macos.boot()
+    return _boot_of_linux()
+
+
+def _boot_of_linux() -> str:
     identity = _text("/proc/sys/kernel/random/boot_id").strip()
     if not identity:
         return ""
@@ -94,6 +115,30 @@ def boot() -> str:
     # not enough. The offsets are those of the namespace of our children, usually our own.
     offset = _offset(_text("/proc/self/timens_offsets")) if namespace == children else ""
     return ":".join(part for part in (identity, namespace, offset) if part)
+
+
+def users_of(path: str) -> tuple[int, ...]:
+    """The processes that have the file open, as far as this user may see them."""
+    try:
+        processes = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:  # not Linux
+        return ()
+    return tuple(sorted(process for process in processes if _has_open(process, path)))
+
+
+def _has_open(process: int, path: str) -> bool:
+    folder = f"/proc/{process}/fd"
+    try:
+        return any(_target(os.path.join(folder, number)) == path for number in os.listdir(folder))
+    except OSError:  # it has ended, or belongs to another user
+        return False
+
+
+def _target(link: str) -> str:
+    try:
+        return os.readlink(link)
+    except FileNotFoundError:  # closed meanwhile
+        return ""
 
 
 def _inode(path: str) -> str:

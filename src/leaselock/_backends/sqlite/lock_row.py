@@ -6,9 +6,9 @@ import os
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
-from leaselock._core.backend import WATCH_LASTS, Claim, HoldRecord, Unreadable
-from leaselock._core.marks import free_from_of
-from leaselock._core.records import (
+from leaselock._core.contract.backend import WATCH_LASTS, Claim, HoldRecord, Unreadable
+from leaselock._core.contract.marks import free_from_of
+from leaselock._core.rows.records import (
     certainly_ended,
     checked,
     is_count,
@@ -17,14 +17,14 @@ from leaselock._core.records import (
     readable_text,
     unreadable,
 )
-from leaselock._core.rules import LockRow
+from leaselock._core.rows.rules import LockRow
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator
 
     from leaselock._backends.sqlite.client_registry import ClientRegistry
-    from leaselock._core.backend import Lifetime, Mode
+    from leaselock._core.contract.backend import Lifetime, Mode
 
 _HERE = os.path.dirname(__file__)
 TOMBSTONE_LIFETIME = 120.0
@@ -173,12 +173,12 @@ class FileLockRow(LockRow):
         """The recorded holds, in the order of their tokens."""
         return list(self.kept)
 
-    def draw(self, count: int) -> int:
-        """Draw new tokens; return the first."""
-        micros, more = self.context.micros, count - 1
-        values = (self.name, more, micros, micros, more, micros)
+    def draw(self) -> int:
+        """A new token."""
+        micros = self.context.micros
+        values = (self.name, micros, micros, micros)
         ((token,),) = self.execute(SQL["draw"], values).fetchall()
-        return int(token) - count + 1
+        return int(token)
 
     def put(self, hold: HoldRecord) -> None:
         """Record a hold, or changes of one."""
@@ -286,9 +286,17 @@ class FileLockRow(LockRow):
         """Whether the client is alive."""
         return self.context.alive(client)
 
+    def process_lives(self, client: str) -> bool:
+        """Whether the process lives that renews the holds of the client."""
+        return self.context.registry.process_lives(client)
+
+    def descendants(self, client: str) -> tuple[int, ...]:
+        """The processes that keep the client alive, whose own process has ended."""
+        return self.context.registry.descendants(client)
+
     def has_tombstone(self, claim: str) -> bool:
         """Whether requests of the claim with this id are refused."""
-        return self.execute(SQL["has tombstone"], (claim,)).fetchone() is not None
+        return self.execute(SQL["has tombstone"], (claim, self.now)).fetchone() is not None
 
     def tombstone(self, claim: str) -> None:
         """Refuse the claim from now on, for longer than a request of it can be in flight."""

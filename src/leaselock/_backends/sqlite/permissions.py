@@ -6,6 +6,10 @@ shares them explicitly.
 
 from __future__ import annotations
 
+import sys
+
+assert sys.platform != "win32"
+
 import os
 import stat
 
@@ -27,7 +31,8 @@ def check_links(directory: str) -> None:
         if stat.S_ISLNK(status.st_mode) and not trusted(status):
             raise NotApplied(
                 f"{prefix!r} is a symbolic link of user {status.st_uid}, who could change its "
-                f"target: write the path it points to, {ELSEWHERE}"
+                f"target: write the path it points to, {ELSEWHERE}",
+                "misconfigured",
             )
         prefix = os.path.dirname(prefix)
 
@@ -35,12 +40,15 @@ def check_links(directory: str) -> None:
 def check_directory(path: str, status: os.stat_result) -> None:
     """Refuse a directory where a stranger can replace files or this user cannot create any."""
     if not stat.S_ISDIR(status.st_mode):
-        raise NotApplied(f"{path!r} is not a directory: correct the path, {ELSEWHERE}")
+        raise NotApplied(
+            f"{path!r} is not a directory: correct the path, {ELSEWHERE}", "misconfigured"
+        )
     world = world_writable(status)
     if world and not status.st_mode & stat.S_ISVTX:
         raise NotApplied(
             f"every user can replace files in {path!r}: forbid that (chmod o-w, or chmod +t), or "
-            f"make a directory in it (mkdir -m 700), {ELSEWHERE}"
+            f"make a directory in it (mkdir -m 700), {ELSEWHERE}",
+            "misconfigured",
         )
     if not trusted(status) and (world or not shared(path, status, DIRECTORY)):
         raise NotApplied(
@@ -67,12 +75,18 @@ def _check_writable(path: str) -> None:
 def check_file(path: str, status: os.stat_result, parent: os.stat_result) -> None:
     """Refuse a database of a stranger, one that this user cannot use, or one with a second name."""
     if stat.S_ISLNK(status.st_mode):
-        raise NotApplied(f"{path!r} is a symbolic link: write the path it points to, {ELSEWHERE}")
+        raise NotApplied(
+            f"{path!r} is a symbolic link: write the path it points to, {ELSEWHERE}",
+            "misconfigured",
+        )
     if not stat.S_ISREG(status.st_mode):
-        raise NotApplied(f"{path!r} is not a regular file: choose another name, {ELSEWHERE}")
+        raise NotApplied(
+            f"{path!r} is not a regular file: choose another name, {ELSEWHERE}", "misconfigured"
+        )
     if status.st_nlink > 1:  # SQLite names its log after the file: two names, two logs, two holders
         raise NotApplied(
-            f"{path!r} has {status.st_nlink} hard links: remove the others, {ELSEWHERE}"
+            f"{path!r} has {status.st_nlink} hard links: remove the others, {ELSEWHERE}",
+            "misconfigured",
         )
     if not trusted(status) and (world_writable(parent) or not shared(path, status, FILE)):
         raise NotApplied(
@@ -97,7 +111,9 @@ def _check_companions(path: str, database: os.stat_result, parent: os.stat_resul
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(status.st_mode):
-            raise NotApplied(f"{companion!r} is not a regular file: remove it, {ELSEWHERE}")
+            raise NotApplied(
+                f"{companion!r} is not a regular file: remove it, {ELSEWHERE}", "misconfigured"
+            )
         check_stranger(companion, status, database, parent)
 
 

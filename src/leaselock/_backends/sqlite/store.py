@@ -1,7 +1,7 @@
 """The embedded store: one SQLite file, the clients of one machine, and no server.
 
 `Store` applies the `rules` to the file. Three single statements are fast paths for the most
-frequent requests: acquiring a free lock, confirming a grant, and releasing a lock without waiters.
+frequent requests: acquiring a free lock, extending a hold, and releasing a lock without waiters.
 Tests compare them with the rules. `Listener` waits for messages of other clients. Both share one
 `File`.
 """
@@ -10,29 +10,22 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from threading import get_ident
+from typing import TYPE_CHECKING, TypeVar
 
 from leaselock._backends import Opened, StoreType
 from leaselock._backends.sqlite.database import (
-    BATCH_SIZE,
     is_busy,
     made_space,
-    oldest,
-    prune,
-    restart_log,
     retry_while_busy,
-    shrink,
     transact,
     translated,
 )
 from leaselock._backends.sqlite.file import File
-from leaselock._backends.sqlite.location import path_of
+from leaselock._backends.sqlite.file_path import path_of
 from leaselock._backends.sqlite.lock_row import SQL, Context
 from leaselock._backends.url import parse, token_ttl
-from leaselock._core import rules
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     ALL_MODES,
     Acquire,
     Busy,
@@ -42,24 +35,24 @@ from leaselock._core.backend import (
     CollectGarbage,
     Doctor,
     Grant,
+    Inspect,
     Listen,
     Release,
     Released,
     Renew,
     SetLifetime,
     Setup,
-    Unreadable,
     Watch,
 )
-from leaselock._core.lifecycle import BlockingNode
-from leaselock._core.queue import NodeBackend
-from leaselock._named_tuple import NamedTuple
+from leaselock._core.contract.lifecycle import BlockingNode
+from leaselock._core.rows import rules
+from leaselock._core.rows.queue import NodeBackend
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leaselock._core.effects import Request
+    from leaselock._core.contract.effects import Request
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -74,17 +67,10 @@ CAPABILITIES = Capabilities(
     notifies_changes=True,
 )
 RELEASED = Released("held", ())
+BUSY = "{} was busy with other requests of this process"
 # Requests of a claim come from its own client only, so its recent tombstones suffice.
 MOST_TOMBSTONES = 1000
 TAKE, CONFIRM, DROP = SQL["take"], SQL["confirm"], SQL["drop"]
-
-
-class Position(NamedTuple):
-    """Where the next step of a garbage collection begins."""
-
-    part: Literal["names", "tokens", "pages"]
-    after: str = ""
-    """The last name that was tidied."""
 
 
 class Store(BlockingNode):
@@ -98,6 +84,7 @@ class Store(BlockingNode):
         self.answers: Mapping[type, Callable[..., object]] = {
             Acquire: self._acquire,
             Release: self._release,
+            Renew: self._renew,
             SetLifetime: self._set_lifetime,
             Watch: self._watch,
             Doctor: self._doctor,
@@ -109,12 +96,18 @@ class Store(BlockingNode):
         """The reply; NotApplied if other transactions keep the file busy until *until*."""
         file = self.file
         mutex = file.mutex  # closing the file replaces it
-        if not mutex.acquire(False) and not mutex.acquire(timeout=file.remaining(until)):
-            raise NotApplied(f"{file.path} was busy with other requests of this process")
+        thread, nested = get_ident(), False
         try:
+            if not mutex.acquire(False) and not mutex.acquire(timeout=file.remaining(until)):
+                raise NotApplied(BUSY.format(file.path), "unreachable")
+            nested = file.worker == thread
+            if nested:  # a signal handler has interrupted a request of its thread
+                raise NotApplied(BUSY.format(file.path), "unreachable")
+            file.worker = thread
             # A release in a file that was replaced does no harm; a grant would.
             database = file.open(until, trusting=type(request) is Release)
             if database.in_transaction:
+                # An earlier call was interrupted just after BEGIN.
                 database.execute("ROLLBACK")
             return self.answers.get(type(request), self._answer)(request, until)
         except StoreError:
@@ -123,7 +116,13 @@ class Store(BlockingNode):
             # For example, no descriptor was left, perhaps after COMMIT.
             raise OutcomeUnknown(f"{file.path}: {error}", "refused") from error
         finally:
-            mutex.release()
+            if file.worker == thread and not nested:
+                file.worker = 0
+            # No call before this one: a signal handler could raise after it.
+            try:  # noqa: SIM105
+                mutex.release()
+            except RuntimeError:
+                pass  # this thread does not have it
 
     @property
     def urgency(self) -> int:
@@ -152,8 +151,13 @@ class Store(BlockingNode):
                 raise translated(error, file.path) from error
         return retry_while_busy(lambda: work(cursor), file.now, until, file.path)
 
-    def _transaction(
-        self, until: float, work: Callable[[Context], T], *, replies: bool = True
+    def transaction(
+        self,
+        until: float,
+        work: Callable[[Context], T],
+        *,
+        replies: bool = True,
+        begin: str = "BEGIN IMMEDIATE",
     ) -> T:
         """Run one transaction, and send its messages after COMMIT. Those to the own client are in
         the reply, if that *replies* them.
@@ -165,7 +169,7 @@ class Store(BlockingNode):
         def once() -> tuple[Context, T]:
             now, micros = file.now(), time.time_ns() // 1000
             context = Context(database, file.registry(), requester, now, micros)
-            return context, transact(database, lambda: work(context))
+            return context, transact(database, lambda: work(context), begin)
 
         def attempt() -> tuple[Context, T]:
             try:
@@ -188,7 +192,9 @@ class Store(BlockingNode):
             reply: R = rules.answer(context.row, request, context.names)
             return reply
 
-        return self._transaction(until, work)
+        # To read many locks takes long: others write meanwhile.
+        begin = "BEGIN" if type(request) is Inspect else "BEGIN IMMEDIATE"
+        return self.transaction(until, work, begin=begin)
 
     def _acquire(self, request: Acquire, until: float) -> object:
         self.file.notified.discard(request.claim.id)
@@ -199,8 +205,10 @@ class Store(BlockingNode):
             if token is not None:
                 return Grant(token, ())
         reply = self._answer(request, until)
-        if isinstance(reply, Busy):
+        if isinstance(reply, Busy) and request.wait:
             self.waiting.add(request.claim.id)
+        else:
+            self.waiting.discard(request.claim.id)
         return reply
 
     def _try_fast(self, claim: Claim, until: float) -> int | None:
@@ -249,13 +257,23 @@ class Store(BlockingNode):
         if len(self.tombstones) > MOST_TOMBSTONES:
             del self.tombstones[next(iter(self.tombstones))]
 
+    def _renew(self, request: Renew, until: float) -> tuple[bool | None, ...]:
+        """Extend each exclusive hold by one statement. The rules renew the others, and decide about
+        those that this statement does not find.
+        """
+
+        def work(context: Context) -> tuple[bool | None, ...]:
+            return tuple([_renewed(context, claim) for claim in request.claims])
+
+        return self.transaction(until, work)
+
     def _set_lifetime(self, request: SetLifetime, until: float) -> object:
+        if request.lifetime != "client":
+            return self._answer(request, until)
+        liveness = self.file.begin_client(request.claim.client)
+        liveness.lock_own()
         reply = self._answer(request, until)
-        if reply.held and request.lifetime == "client":
-            return reply._replace(
-                descriptors=self.file.begin_client(request.claim.client).descriptors()
-            )
-        return reply
+        return reply._replace(descriptors=liveness.descriptors()) if reply.held else reply
 
     def _watch(self, request: Watch, until: float) -> object:
         self.file.begin_client(request.claim.client)
@@ -271,23 +289,11 @@ class Store(BlockingNode):
         return ()
 
     def _collect_garbage(self, request: CollectGarbage, until: float) -> Collected:
-        """End the holds and claims of dead clients, then delete the rows of names that are not used
-        any more, then return their space: one transaction.
-        """
-        file, given = self.file, request.position
-        position = given if isinstance(given, Position) else Position("names")
-        if position.part == "names":
-            work = partial(_tidied, position.after, oldest(file.token_ttl))
-            ended, last = self._transaction(until, work, replies=False)
-            return Collected(ended, Position("tokens") if last is None else Position("names", last))
-        if position.part == "tokens":
-            removed = self._transaction(until, lambda c: prune(c.database, file.token_ttl))
-            return Collected(removed, position if removed else Position("pages"))
-        database = file.open(until, trusting=True)
-        if retry_while_busy(lambda: shrink(database), file.now, until, file.path):
-            return Collected(0, position)
-        restart_log(database)  # the file has its pages until then
-        return Collected(0)
+        """Remove what is no longer needed: one step of some milliseconds."""
+        from leaselock._backends.sqlite import garbage  # loaded where it is used
+
+        steps = Steps(self, until)
+        return garbage.step(steps, request.position, self.file.token_ttl)
 
     def close(self) -> None:
         """End the client, and close the file."""
@@ -296,6 +302,33 @@ class Store(BlockingNode):
     def after_fork(self) -> None:
         """Let go of the parent's connection."""
         self.file.after_fork()
+
+
+def _renewed(context: Context, claim: Claim) -> bool | None:
+    if claim.mode == "exclusive":
+        values = (context.now + claim.lease, claim.name, claim.id, context.now)
+        if context.database.execute(CONFIRM, values).fetchall():
+            return True
+    renewed: tuple[bool | None] = rules.answer(context.row, Renew((claim,)))
+    return renewed[0]
+
+
+class Steps:
+    """What a step of a garbage collection does in the file of a store, until a deadline."""
+
+    def __init__(self, store: Store, until: float) -> None:
+        self.store = store
+        self.until = until
+        self.database = store.file.open(until, trusting=True)
+
+    def read(self, work: Callable[[], T]) -> T:
+        """Run *work*, and again while transactions of others block it."""
+        file = self.store.file
+        return retry_while_busy(work, file.now, self.until, file.path)
+
+    def write(self, work: Callable[[Context], T]) -> T:
+        """Run *work* in one transaction, and send its messages, those to the own client, too."""
+        return self.store.transaction(self.until, work, replies=False)
 
 
 class Listener(BlockingNode):
@@ -342,28 +375,6 @@ class Listener(BlockingNode):
     def after_fork(self) -> None:
         """Allow new calls. The store lets go of the file."""
         self.ended = False
-
-
-def _tidied(after: str, old: float, context: Context) -> tuple[int, str | None]:
-    """Tidy the rows of some names after *after*. Return in how many of them something has ended,
-    without those that are removed later because they were not locked since *old*; and the last
-    name, None if there is no more.
-    """
-    ended, database = 0, context.database
-    values = after.encode("utf-8", "surrogateescape"), BATCH_SIZE
-    names = database.execute(SQL["next names"], values).fetchall()
-    for (name,) in names:
-        before = database.total_changes
-        with suppress(Unreadable):  # the listings report it
-            rules.tidy(context.row(name))
-        if database.total_changes > before:
-            unused = database.execute(SQL["is unused"], (name, old)).fetchone()
-            ended += unused is None
-    if len(names) == BATCH_SIZE:
-        return ended, str(names[-1][0])
-    database.execute(SQL["expire tombstones"], (context.now,))
-    database.execute(SQL["expire watchers"], (context.now,))
-    return ended, None
 
 
 def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:

@@ -53,9 +53,9 @@ from leaselock._backends.zookeeper.requests import (
     SetData,
     Transaction,
 )
-from leaselock._core.backend import WAKE_ALL
-from leaselock._core.effects import FOREVER
-from leaselock._core.lifecycle import Lifecycle
+from leaselock._core.contract.backend import WAKE_ALL
+from leaselock._core.contract.effects import FOREVER
+from leaselock._core.contract.lifecycle import Lifecycle
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable
 
 if TYPE_CHECKING:

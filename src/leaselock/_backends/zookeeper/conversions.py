@@ -47,15 +47,15 @@ from leaselock._backends.zookeeper.requests import (
     rewriting,
 )
 from leaselock._backends.zookeeper.session_backend import RECHECK_INTERVAL
-from leaselock._core.backend import Converted
-from leaselock._core.effects import Signal, Wait
+from leaselock._core.contract.backend import Converted
+from leaselock._core.contract.effects import Signal, Wait
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from leaselock._backends.zookeeper.contender import Contender
     from leaselock._backends.zookeeper.entering import EnteringBackend
     from leaselock._backends.zookeeper.queue_order import Entry
-    from leaselock._core.backend import Claim, Mode
+    from leaselock._core.contract.backend import Claim, Mode
 
 ENDED = Converted(None, RECHECK_INTERVAL, ())
 
@@ -71,14 +71,15 @@ class Conversions:
         contender = self.backend.contenders.get(claim.id)
         if contender is None or contender.node is None:
             return ENDED
-        while contender.converting is not None:
-            if not await Wait(contender.converting, until):
+        conversion = contender.conversion
+        while conversion.running is not None:
+            if not await Wait(conversion.running, until):
                 raise OutcomeUnknown(f"the hold on {claim.name!r} was still being converted")
-        done = contender.converting = Signal()
+        done = conversion.running = Signal()
         try:
-            if step < contender.step:
+            if step < conversion.step:
                 return await self._as_it_is(contender, until)
-            contender.step = step
+            conversion.step = step
             if contender.alternate:
                 # The reply to an earlier downgrade was not received.
                 reply = await self._finish_replacement(contender, until)
@@ -91,7 +92,7 @@ class Conversions:
                 return await self._give_up(contender, mode, until)
             return await self._replace(contender, own_entry, mode, until)
         finally:
-            contender.converting = None
+            conversion.running = None
             done.set()
             if self.backend.contenders.get(claim.id) is not contender and contender.others:
                 # Its hold has ended meanwhile, perhaps before these nodes were created.
@@ -106,7 +107,7 @@ class Conversions:
         if contender.has_ended() or not self._is_own(node):
             return ENDED
         contender.mode = mode
-        held = hold_record(node, mode, step=contender.step)
+        held = hold_record(node, mode, step=contender.conversion.step)
         assert held is not None
         return Converted(held._replace(token=contender.token), RECHECK_INTERVAL, ())
 
@@ -126,7 +127,8 @@ class Conversions:
         backend.expect_wakeup(contender.claim)
         path = path_of(backend.root, contender.claim.name)
         target = self._sibling(node.path, name_of(contender.owner, "exclusive", KAZOO))
-        contender.others = (target,)
+        conversion = contender.conversion
+        conversion.begin_upgrade(target)
         while True:
             barrier = QuorumBarrier(path)
             reads = (Read(node.path), Read(target), Read(path))
@@ -135,21 +137,20 @@ class Conversions:
                 return ENDED
             if isinstance(upgrade, Node):
                 break
-            contender.blockers = None
+            conversion.readers = None
             create = Create(target, written(contender.claim, contender.owner))
             if not isinstance(lock, Node):
                 continue  # both were just deleted
             steps = (Check(node.path), create, *rewriting(lock))
             await backend.batch(until, Transaction(steps), session=node.session)
-        if contender.blockers is None:
-            contender.blockers = await self._readers(contender, path, upgrade, until)
+        if conversion.readers is None:
+            conversion.readers = await self._readers(contender, path, upgrade, until)
         if await self._blocked(contender, upgrade, until):
             return self._replied(contender, own_node, "upgrading")
-        contender.token = await self._token(contender, path, upgrade, until)
-        contender.needed = (target,)
+        contender.complete_upgrade(await self._token(path, upgrade, until))
         return self._replied(contender, own_node, "exclusive")
 
-    async def _token(self, contender: Contender, path: str, upgrade: Node, until: float) -> int:
+    async def _token(self, path: str, upgrade: Node, until: float) -> int:
         """The token of a completed upgrade. A reader may have drawn a greater one meanwhile."""
         while True:
             token = max(upgrade.token, upgrade.written)
@@ -182,7 +183,7 @@ class Conversions:
 
     async def _blocked(self, contender: Contender, upgrade: Node, until: float) -> bool:
         """Whether a reader of those is still there; it is watched."""
-        blockers = contender.blockers or []
+        blockers = contender.conversion.readers or []
         while blockers:
             self.backend.watch(contender, blockers[0])
             (reader,) = await self.backend.batch(until, Read(blockers[0], watch=True))
@@ -198,19 +199,19 @@ class Conversions:
         backend, node = self.backend, contender.node
         assert node is not None
         # From here on it may be deleted, whether the reply arrives or not.
-        contender.needed, contender.blockers, contender.mode = (), None, mode
+        contender.give_up_upgrade(mode)
         deletes = [Delete(path) for path in contender.others]
         _, *_, own_node = await backend.batch(
             until, QuorumBarrier(node.path), *deletes, Read(node.path)
         )
-        contender.others = ()
+        contender.conversion.reset()
         return self._replied(contender, own_node, mode)
 
     async def _finish_replacement(self, contender: Contender, until: float) -> Converted:
         assert contender.node is not None
         pattern = self.backend.pattern
         own_entry = entry(contender.node.path.rpartition("/")[2], pattern)
-        weaker = entry(contender.alternate.rpartition("/")[2], pattern)
+        weaker = entry(contender.conversion.weaker.rpartition("/")[2], pattern)
         assert own_entry is not None
         assert weaker is not None
         return await self._replace(contender, own_entry, weaker.mode, until)
@@ -223,13 +224,13 @@ class Conversions:
         assert node is not None
         mark = CURATOR_READ if own_entry.mark == CURATOR_WRITE else KAZOO_READ
         weaker = self._sibling(node.path, name_of(contender.owner, mode, mark))
-        upgrades = [path for path in contender.others if path != weaker]
-        contender.needed, contender.alternate, contender.blockers = (), weaker, None
-        contender.others = (*upgrades, weaker)
+        conversion = contender.conversion
+        upgrades = [conversion.upgrade] if conversion.upgrade else []
+        conversion.begin_replacement(weaker)
         # Those that watch the node are not next when it is deleted: another one takes its position.
         for claim in backend.watchers.get(node.path, ()):
             if claim in backend.contenders:
-                backend.contenders[claim].watches_holder = False
+                backend.contenders[claim].doubt_holder()
         while True:
             reads = [Read(path) for path in (node.path, weaker, *upgrades)]
             _, old, new, *rest = await backend.batch(until, QuorumBarrier(node.path), *reads)
@@ -241,8 +242,9 @@ class Conversions:
             more = tuple(Delete(one.path) for one in rest if isinstance(one, Node))
             await backend.batch(until, Transaction((*steps, *more)), session=node.session)
         if isinstance(new, Node) and self._is_own(new):
-            contender.node, contender.others = new, ()
-        contender.alternate = ""
+            contender.replace_node(new)
+        else:
+            conversion.end_replacement()
         return self._replied(contender, new, mode)
 
     def _sibling(self, path: str, name: str) -> str:

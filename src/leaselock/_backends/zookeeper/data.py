@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from leaselock._backends.zookeeper.requests import Node
-    from leaselock._core.backend import Claim
+    from leaselock._core.contract.backend import Claim
 
 ANOTHER = "another program"
 NUMBERS = (("token", 0), ("waits_for", 0), ("permits", 1))

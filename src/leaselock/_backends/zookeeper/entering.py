@@ -48,7 +48,7 @@ class EnteringBackend(SessionBackend):
         claim = contender.claim
         numbers = {"permits": claim.permits} if claim.permits > 1 else {}
         create = CreateSequential(path, written(claim, contender.owner, **numbers))
-        contender.created = True
+        contender.enter()
         made, *replies = await self.batch(until, create, *then)
         while made is None:
             await self.batch(until, EnsurePath(path.rpartition("/")[0]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leaselock._core.layout import Layout, layout_problem
+from leaselock._core.contract.layout import Layout, layout_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from leaselock._backends.zookeeper.data import read, token_of
 from leaselock._backends.zookeeper.requests import Node
-from leaselock._core.backend import COMPATIBLE_MODES, Claim, HoldRecord, HoldState, LockState, Mode
+from leaselock._core.contract.backend import (
+    COMPATIBLE_MODES,
+    Claim,
+    HoldRecord,
+    HoldState,
+    LockState,
+    Mode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,14 +30,14 @@ def hold_record(
     if not isinstance(node, Node):
         return None
     text, client = read(node.data, node.created), f"{node.session:x}"
-    fields = (token_of(node), 0.0, text.metadata, text.since, 1, False, mode, permits, 0.0, step)
+    fields = (token_of(node), 0.0, text.metadata, text.since, mode, permits, 0.0, step)
     return HoldRecord(node.path, client, "client", *fields)
 
 
 def waiting_claim(name: str, node: Node, mode: Mode = "exclusive", permits: int = 1) -> Claim:
     """The claim that a node is."""
     text, client = read(node.data, node.created), f"{node.session:x}"
-    fields = (0.0, text.metadata, text.since, 1, False, mode, permits)
+    fields = (0.0, text.metadata, text.since, mode, permits)
     return Claim(name, node.path, client, *fields)
 
 

@@ -19,10 +19,10 @@ from leaselock._backends.zookeeper.requests import (
     ServerStatus,
     names_of,
 )
-from leaselock._core.backend import Collected, Finding
-from leaselock._core.effects import Call
-from leaselock._core.maintenance import half_way, tls_finding
-from leaselock._core.session_leases import SessionLeases
+from leaselock._core.contract.backend import Collected, Finding
+from leaselock._core.contract.effects import Call
+from leaselock._core.rows.maintenance import half_way, tls_finding
+from leaselock._core.rows.session_leases import SessionLeases
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from leaselock._backends.zookeeper.connection import Connection
     from leaselock._backends.zookeeper.url import Target
-    from leaselock._core.backend import Capabilities
+    from leaselock._core.contract.backend import Capabilities
 
 SLOW = 0.1
 # How many nodes one batch of `collect_garbage` concerns.

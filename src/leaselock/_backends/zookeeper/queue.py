@@ -49,6 +49,7 @@ from leaselock._backends.zookeeper.requests import (
     Read,
     SetData,
     Transaction,
+    in_parts,
     names_of,
     rewriting,
 )
@@ -61,8 +62,17 @@ from leaselock._backends.zookeeper.semaphores import (
     semaphore_state,
 )
 from leaselock._backends.zookeeper.session_backend import RECHECK_INTERVAL
-from leaselock._core.backend import ALL_MODES, Broken, Busy, Claim, Grant, LockState, Mode, matching
-from leaselock._core.effects import FOREVER
+from leaselock._core.contract.backend import (
+    ALL_MODES,
+    Broken,
+    Busy,
+    Claim,
+    Grant,
+    LockState,
+    Mode,
+    matching,
+)
+from leaselock._core.contract.effects import FOREVER
 from leaselock.errors import LimitMismatch, NotApplied
 
 if TYPE_CHECKING:
@@ -107,7 +117,7 @@ class QueueBackend(EnteringBackend):
             self.expect_wakeup(claim)
             if self.is_next(contender):
                 return await self._grant(contender, self.last_proof)
-        elif not contender.created and (busy := await self._peek(claim, until)):
+        elif not contender.has_entered() and (busy := await self._peek(claim, until)):
             return busy
         drawn: Node | None = None
         while True:
@@ -150,7 +160,7 @@ class QueueBackend(EnteringBackend):
         if contender.has_ended():
             return None
         path = path_of(self.root, contender.claim.name)
-        waited = contender.created
+        waited = contender.has_entered()
         listed = None if waited else await self._enter(contender, path, until)
         if isinstance(listed, Children):
             await self.check_length(contender, len(listed.names), until)
@@ -305,7 +315,9 @@ class QueueBackend(EnteringBackend):
         queues = {text.removesuffix(QUEUE) for text in names if text.endswith(QUEUE)}
         queues &= set(names)
         wanted = [text for text in wanted if text.removesuffix(QUEUE) not in queues - {text}]
-        states = [seen.state for seen in await self._examine(wanted, queues, until)]
+        states: list[LockState] = []
+        for some in in_parts(wanted):
+            states += [seen.state for seen in await self._examine(some, queues, until)]
         return [state for state in states if state.in_use]
 
     async def _examine(

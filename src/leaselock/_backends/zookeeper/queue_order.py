@@ -30,12 +30,12 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock._core.backend import COMPATIBLE_MODES
+from leaselock._core.contract.backend import COMPATIBLE_MODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from leaselock._core.backend import Claim, Mode
+    from leaselock._core.contract.backend import Claim, Mode
 
 KAZOO, KAZOO_READ = "__lock__", "__rlock__"
 CURATOR, CURATOR_READ, CURATOR_WRITE = "-lock-", "-__READ__", "-__WRIT__"

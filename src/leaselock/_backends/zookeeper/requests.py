@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock._core.effects import Request
+from leaselock._core.contract.effects import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
 # The reply to `Create` where the node already exists.
 TAKEN = "taken"
+# How many names are inspected at once. A batch is answered as a whole, and others wait for it.
+AT_ONCE = 500
 # Precedes the path in the event of a deleted node.
 DELETED = "-"
 # Follows the path in the event of a child that was created or deleted.
@@ -148,6 +150,12 @@ class Children(NamedTuple):
     names: tuple[str, ...]
     written: int
     """The id of the transaction that wrote the node's data last."""
+
+
+def in_parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The names in parts of which each fits into one batch, beside the requests of others."""
+    for first in range(0, len(names), AT_ONCE):
+        yield names[first : first + AT_ONCE]
 
 
 def names_of(reply: object) -> tuple[str, ...]:

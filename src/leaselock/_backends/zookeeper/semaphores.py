@@ -49,8 +49,8 @@ from leaselock._backends.zookeeper.requests import (
     rewriting,
 )
 from leaselock._backends.zookeeper.session_backend import RECHECK_INTERVAL
-from leaselock._core.backend import Busy, Grant, HoldState, LockState, Resized, Unreadable
-from leaselock._core.marks import lowest_free, slots_of, with_marks
+from leaselock._core.contract.backend import Busy, Grant, HoldState, LockState, Resized, Unreadable
+from leaselock._core.contract.marks import lowest_free, slots_of, with_marks
 from leaselock.errors import LimitMismatch, NotApplied
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from leaselock._backends.zookeeper.contender import Contender
     from leaselock._backends.zookeeper.entering import EnteringBackend
     from leaselock._backends.zookeeper.queue_order import Position
-    from leaselock._core.backend import Claim, HoldRecord
+    from leaselock._core.contract.backend import Claim, HoldRecord
 
 # The oldest holder, which a message names, is looked for among this many at most.
 MOST_READ = 20
@@ -168,7 +168,7 @@ class Semaphores:
         path = path_of(backend.root, claim.name)
         if wait:
             backend.expect_wakeup(claim)
-        elif not contender.created and (busy := await self._peek(contender, path, until)):
+        elif not contender.has_entered() and (busy := await self._peek(contender, path, until)):
             return busy
         while True:
             if contender.has_ended():
@@ -244,7 +244,7 @@ class Semaphores:
     async def _view(self, contender: Contender, path: str, watching: bool, until: float) -> View:
         """Enter the queue, unless that is done; list it and the permits."""
         backend, look = self.backend, self._look(path, watch=watching)
-        if contender.created:
+        if contender.has_entered():
             view = await self._complete_view(path, None, look, until)
         else:
             name = f"{queue_path(path)}/{contender.owner}{KAZOO}"
@@ -309,7 +309,7 @@ class Semaphores:
             claim, numbering = claim._replace(metadata=metadata), rewriting(queue)
         permits = [f"{path}/{contender.owner}.{n}" for n in range(1, claim.permits + 1)]
         # The node of the queue is deleted first, so that they cannot be created after an end.
-        contender.others = tuple(permits)
+        contender.take_permits(tuple(permits))
         data = written(claim, contender.owner, permits=claim.permits)
         change = (SetData(path, str(limit).encode()),) if writes_limit(view, limit) else ()
         steps = (
@@ -341,6 +341,8 @@ class Semaphores:
         claim, backend = contender.claim, self.backend
         permits = [f"{path}/{contender.owner}.{n}" for n in range(1, claim.permits + 1)]
         (node,) = await backend.batch(until, Read(permits[0]))
+        if contender.has_ended():
+            return None  # its nodes are being deleted
         if not isinstance(node, Node) or node.session != backend.session:
             await backend.delete(until, permits)
             return None
@@ -348,7 +350,7 @@ class Semaphores:
             await backend.release(claim, tombstone=True, until=until)
             raise LimitMismatch(claim.name, claim.limit, None)
         contender.adopt(node)
-        contender.others = contender.needed = tuple(permits[1:])
+        contender.take_permits(tuple(permits[1:]))
         await backend.granted(contender)
         slots = slots_of(read(node.data, node.created).metadata)
         return Grant(contender.token, (), slots=slots or ())

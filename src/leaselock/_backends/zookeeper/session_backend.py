@@ -34,7 +34,7 @@ from leaselock._backends.zookeeper.requests import (
     SetData,
     Transaction,
 )
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     WAKE_ALL,
     Capabilities,
     Claim,
@@ -43,7 +43,7 @@ from leaselock._core.backend import (
     LockState,
     Watched,
 )
-from leaselock._core.effects import FOREVER, Call
+from leaselock._core.contract.effects import FOREVER, Call
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -149,8 +149,7 @@ class SessionBackend(Maintenance):
     def watch(self, contender: Contender, *paths: str, holder: bool = False) -> None:
         """Wake the claim when one of the nodes, which may be the *holder*'s, changes."""
         self._unwatch(contender)
-        contender.watched = paths
-        contender.watches_holder, contender.holder_deleted = holder, False
+        contender.begin_watch(paths, holder=holder)
         for path in paths:
             self.watchers.setdefault(path, {})[contender.claim.id] = None
 
@@ -239,9 +238,7 @@ class SessionBackend(Maintenance):
     def _wake(self, claim: str, deleted: bool) -> None:
         contender, signal = self.contenders.get(claim), self.signals.get(claim)
         if contender is not None:
-            contender.holder_deleted |= deleted and contender.watches_holder
-            # A holder whose node changes is about to hold in a weaker mode, by another node.
-            contender.watches_holder = False
+            contender.note_event(deleted=deleted)
         if signal is not None:
             signal.set()
 
@@ -249,8 +246,7 @@ class SessionBackend(Maintenance):
         """Whether the claim holds the lock without a request: the holder's node, the only one
         before it that conflicts, was deleted, and its own session is certainly alive.
         """
-        deleted = contender.holder_deleted and not contender.outdated
-        contender.holder_deleted = False
+        deleted = contender.take_freed() and not contender.outdated
         recent = self.now() - self.last_proof < self.capabilities.session_timeout / 4
         node = contender.node
         return deleted and recent and node is not None and node.session == self.session
@@ -275,7 +271,7 @@ class SessionBackend(Maintenance):
     def wake_all(self) -> None:
         """Let all claims ask again: events may be lost, so that none is next without a request."""
         for contender in self.contenders.values():
-            contender.watches_holder = False
+            contender.doubt_holder()
         super().wake_all()
 
     # --- holding --------------------------------------------------------------------------------
@@ -305,7 +301,7 @@ class SessionBackend(Maintenance):
                 # These are claims of this client: it knows that the node they watch holds now,
                 # that there was no upgrade since they entered, and that no other node conflicts.
                 if claim in self.contenders:
-                    self.contenders[claim].watches_holder = True
+                    self.contenders[claim].trust_holder()
         self.plan(contender.claim)
         await self._maintained()
 
@@ -328,7 +324,7 @@ class SessionBackend(Maintenance):
         contender = self.contenders.get(claim.id) if claim.id in self.leases else None
         if contender is None or contender is not reads.contender or contender.node is None:
             return False
-        if reads.paths[:1] != [contender.node.path] or contender.converting is not None:
+        if reads.paths[:1] != [contender.node.path] or contender.conversion.running is not None:
             return None
         node = nodes.get(contender.node.path)
         replaced = contender.alternate in nodes and contender.alternate in reads.paths
@@ -342,7 +338,7 @@ class SessionBackend(Maintenance):
     def end_hold(self, claim: Claim) -> None:
         """Delete the node of the hold, in the background."""
         contender = self.contenders[claim.id]
-        contender.ended = True
+        contender.end()
         self.drop(claim)
         if contender.node is not None:
             self.pending_deletes.append(contender)

@@ -19,11 +19,20 @@ from leaselock._backends.zookeeper.requests import (
     Node,
     QuorumBarrier,
     Read,
+    in_parts,
     names_of,
 )
 from leaselock._backends.zookeeper.session_backend import RECHECK_INTERVAL, SessionBackend
-from leaselock._core.backend import Broken, Busy, Claim, Grant, HoldRecord, LockState, matching
-from leaselock._core.effects import Signal, Wait
+from leaselock._core.contract.backend import (
+    Broken,
+    Busy,
+    Claim,
+    Grant,
+    HoldRecord,
+    LockState,
+    matching,
+)
+from leaselock._core.contract.effects import Signal, Wait
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -52,16 +61,16 @@ class SingleBackend(SessionBackend):
             self.expect_wakeup(claim)
             self.watch(contender, path)
         while True:
-            if contender.ended:
+            if contender.has_ended():
                 contender = self.reenter(contender)
             made = await self._create(contender, path, until)
-            if made and contender.ended:
+            if made and contender.has_ended():
                 self.pending_deletes.append(contender)  # the lease ended during the request
             node = made or await self._read(path, wait, until)
-            if node is None or contender.ended:
+            if node is None or contender.has_ended():
                 continue
             if made or self._is_own(contender.owner.__eq__, node, None):
-                contender.node = node
+                contender.hold_by(node)
                 await self.granted(contender)
                 return Grant(node.token, ())
             return Busy(_hold(node), RECHECK_INTERVAL, ())
@@ -140,7 +149,10 @@ class SingleBackend(SessionBackend):
         _, nodes = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
         names = [text for node in names_of(nodes) if (text := decoded(node)) is not None]
         wanted = matching(names, pattern)
-        return [state for state in await self._inspect(wanted, until) if state.held]
+        states: list[LockState] = []
+        for some in in_parts(wanted):
+            states += await self._inspect(some, until)
+        return [state for state in states if state.held]
 
     async def _inspect(self, names: Sequence[str], until: float) -> list[LockState]:
         reads = [Read(path_of(self.root, name)) for name in names]

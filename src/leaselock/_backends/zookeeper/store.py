@@ -12,7 +12,7 @@ from leaselock._backends.zookeeper.queue import QueueBackend
 from leaselock._backends.zookeeper.session_backend import CAPABILITIES
 from leaselock._backends.zookeeper.single import SingleBackend
 from leaselock._backends.zookeeper.url import Target, parsed
-from leaselock._core.backend import ALL_MODES
+from leaselock._core.contract.backend import ALL_MODES
 from leaselock.errors import UnsafeProtocolWarning
 
 if TYPE_CHECKING:

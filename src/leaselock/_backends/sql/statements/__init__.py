@@ -32,7 +32,7 @@ RAW = "raw"
 NUMBERS = frozenset(
     (
         *("backend", "before", "exclusives", "expires", "free_from", "key"),
-        *("lapsed_offer", "lease", "liveness_key", "most", "now", "offered"),
+        *("lapsed_offer", "lease", "liveness_key", "locked", "most", "now", "offered"),
         *("pending", "permits", "polls", "recent", "since", "step"),
         *("ticket", "token"),
     )
@@ -101,6 +101,8 @@ MACROS = {
     },
 }
 _HERE = os.path.dirname(__file__)
+_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+) \(")
+_COLUMN = re.compile(r"^    ([a-z_]+) ", re.MULTILINE)
 # Neither the second colon of a cast nor ":=".
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 
@@ -130,7 +132,7 @@ class SqlError(Exception):
 
 # Rights of a user or a role, and servers that only read.
 POSTGRES_DENIED = frozenset(("42501", "28000", "28P01", "25006"))
-MYSQL_DENIED = frozenset(("1044", "1045", "1142", "1143", "1227", "1290", "1370", "1698"))
+MYSQL_DENIED = frozenset(("1044", "1045", "1130", "1142", "1143", "1227", "1290", "1370", "1698"))
 # Errors that malformed rows cause: text in place of a number, for example, or too few columns.
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -161,6 +163,8 @@ class Dialect(NamedTuple):
     """Errors that mean: nothing was done because of a conflict with others; try again."""
     missing: frozenset[str]
     """Errors that mean: there is no such table."""
+    other: frozenset[str]
+    """Errors that mean: a table has other columns."""
     denied: frozenset[str]
     """Errors that mean: this user may not do that, or the server is read-only."""
     taken: frozenset[str]
@@ -268,6 +272,15 @@ def _prepared(title: str, body: str) -> Prepared:
     return Prepared(name, f"PREPARE {name} ({types}) AS {numbered}", order)
 
 
+def columns_of(dialect: Dialect) -> dict[str, list[str]]:
+    """The columns of each table, as the statements that create them name them."""
+    return {
+        table[1]: _COLUMN.findall(statement)
+        for statement in dialect.schema
+        if (table := _TABLE.search(statement))
+    }
+
+
 @lru_cache(2)
 def dialect_of(name: str) -> Dialect:
     """The dialect of that name."""
@@ -282,7 +295,8 @@ def dialect_of(name: str) -> Dialect:
         contended=frozenset(
             ("40001", "40P01", "55P03") if postgres else ("1213", "1205", "1969", "3024")
         ),
-        missing=frozenset(("42P01", "42703") if postgres else ("1146", "1054")),
+        missing=frozenset(("42P01",) if postgres else ("1146",)),
+        other=frozenset(("42703",) if postgres else ("1054",)),
         denied=POSTGRES_DENIED if postgres else MYSQL_DENIED,
         taken=frozenset(("55P03", "57014") if postgres else ("1205", "3572", "1317", "1969")),
         interrupts=not postgres,

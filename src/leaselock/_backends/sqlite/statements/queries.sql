@@ -7,14 +7,14 @@ WHERE name = ? AND id IS NULL AND token < ?
   AND NOT EXISTS (SELECT 1 FROM watcher WHERE watcher.name = lock.name)
 
 -- confirm
--- The fast path from a provisional grant to a whole lease, if the hold is the claim's and has not expired.
-UPDATE lock SET expires = max(expires, ?), offered = 0
-WHERE name = ? AND id = ? AND (lifetime = 'client' OR expires > ?)
+-- The fast path that extends a hold: from a provisional grant to a whole lease, and with each renewal.
+UPDATE lock SET expires = max(expires, ?), offered = 0 WHERE name = ? AND id = ? AND expires > ?
 RETURNING token
 
 -- drop
--- The fast path: release a lock without waiters and watchers.
-UPDATE lock SET id = NULL
+-- The fast path: release a lock without waiters and watchers. Many released rows fit on a page without the
+-- metadata.
+UPDATE lock SET id = NULL, client = NULL, metadata = NULL
 WHERE name = ? AND id = ?
   AND NOT EXISTS (SELECT 1 FROM waiter WHERE waiter.name = lock.name)
   AND NOT EXISTS (SELECT 1 FROM watcher WHERE watcher.name = lock.name)
@@ -32,11 +32,11 @@ INSERT INTO lock (name, token)
 SELECT ?, CAST(value AS INTEGER) FROM fact WHERE key = 'floor' ON CONFLICT (name) DO NOTHING
 
 -- draw
--- name; how many more than one, micros; micros; how many more than one, micros
+-- name; micros; micros; micros
 INSERT INTO lock (name, token, since)
-VALUES (?, ? + max(?, 1 + (SELECT CAST(value AS INTEGER) FROM fact WHERE key = 'floor')),
+VALUES (?, max(?, 1 + (SELECT CAST(value AS INTEGER) FROM fact WHERE key = 'floor')),
         ? / 1e6)
-ON CONFLICT (name) DO UPDATE SET token = ? + max(lock.token + 1, ?), since = excluded.since
+ON CONFLICT (name) DO UPDATE SET token = max(lock.token + 1, ?), since = excluded.since
 RETURNING token
 
 -- put exclusive
@@ -53,7 +53,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 DELETE FROM hold WHERE name = ? AND id = ?
 
 -- mark
-UPDATE lock SET id = ? WHERE name = ?
+-- After the exclusive hold, or without one: the row needs no metadata.
+UPDATE lock SET id = ?, client = NULL, metadata = NULL WHERE name = ?
 
 -- set limit
 UPDATE lock SET permits = ? WHERE name = ?
@@ -101,7 +102,7 @@ SELECT count(*) FROM waiter WHERE name = ?
 DELETE FROM waiter WHERE id = ?
 
 -- has tombstone
-SELECT 1 FROM tombstone WHERE id = ?
+SELECT 1 FROM tombstone WHERE id = ? AND until > ?
 
 -- tombstone
 INSERT INTO tombstone (id, until) VALUES (?, ?)
@@ -129,6 +130,9 @@ SELECT client FROM lock WHERE id <> '' UNION SELECT client FROM hold UNION SELEC
 -- fact
 SELECT value FROM fact WHERE key = ?
 
+-- facts
+SELECT key, value FROM fact
+
 -- state
 INSERT INTO fact (key, value) VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value
@@ -137,7 +141,8 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value
 DELETE FROM hold
 
 -- free all
-UPDATE lock SET id = NULL, lapsed_offer = 0 WHERE id IS NOT NULL OR lapsed_offer <> 0
+UPDATE lock SET id = NULL, client = NULL, metadata = NULL, lapsed_offer = 0
+WHERE id IS NOT NULL OR lapsed_offer <> 0
 
 -- forget waiters
 DELETE FROM waiter
@@ -148,23 +153,37 @@ DELETE FROM tombstone
 -- forget watchers
 DELETE FROM watcher
 
+-- rows after
+SELECT rowid, id IS NULL, since < ? FROM lock WHERE rowid > ? ORDER BY rowid LIMIT ?
+
+-- range of rows
+SELECT (SELECT min(rowid) FROM lock), (SELECT max(rowid) FROM lock)
+
 -- raise floor
-UPDATE fact SET value = max(CAST(value AS INTEGER), coalesce(
-    (SELECT max(token) FROM lock WHERE id IS NULL AND since < ?), 0))
-WHERE key = 'floor'
+UPDATE fact SET value = ? WHERE key = 'floor' AND CAST(value AS INTEGER) < ?
+
+-- greatest token
+SELECT max(token) FROM lock WHERE rowid > ? AND rowid <= ? AND id IS NULL AND since < ?
 
 -- prune
-DELETE FROM lock WHERE rowid IN (SELECT rowid FROM lock WHERE id IS NULL AND since < ? LIMIT ?)
+DELETE FROM lock WHERE rowid > ? AND rowid <= ? AND id IS NULL AND since < ?
+
+-- names of rows
+SELECT name FROM lock WHERE rowid > ? AND rowid <= ? AND id IS NOT NULL AND typeof(name) = 'text'
 
 -- is unused
 SELECT 1 FROM lock WHERE name = ? AND id IS NULL AND since < ?
 
--- next names
-SELECT name FROM (SELECT name FROM lock WHERE id IS NOT NULL UNION SELECT name FROM waiter)
-WHERE name > CAST(? AS TEXT) AND typeof(name) = 'text' ORDER BY name LIMIT ?
+-- next queues
+SELECT DISTINCT name FROM waiter WHERE name > CAST(? AS TEXT) AND typeof(name) = 'text'
+ORDER BY name LIMIT ?
 
 -- expire watchers
 DELETE FROM watcher WHERE until <= ?
+
+-- columns
+SELECT master.name, info.name
+FROM sqlite_master AS master JOIN pragma_table_info(master.name) AS info WHERE master.type = 'table'
 
 -- tables
 SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name

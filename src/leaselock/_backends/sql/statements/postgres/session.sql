@@ -13,8 +13,10 @@ FROM pg_settings s JOIN (VALUES
 
 -- advisory acquire
 -- Takes the lock, draws a token and records the holder in one statement and transaction. A token is
--- drawn only if the lock was free. The session keeps the lock after the transaction.
-WITH got AS MATERIALIZED (SELECT CASE WHEN :mode = 'shared' THEN pg_try_advisory_lock_shared(:key)
+-- drawn only if the lock was free, or is :locked by a wait of this session: the server counts how often
+-- a session takes a lock. The session keeps the lock after the transaction.
+WITH got AS MATERIALIZED (SELECT CASE WHEN :locked = 1 THEN true
+    WHEN :mode = 'shared' THEN pg_try_advisory_lock_shared(:key)
     ELSE pg_try_advisory_lock(:key) END AS yes),
 counted AS (
     INSERT INTO leaselock_lock AS l (name, token, since)
@@ -42,10 +44,6 @@ BEGIN; SET LOCAL lock_timeout = :timeout; SELECT CASE WHEN :mode = 'shared'
 -- A writer becomes a reader. At no time does the session have neither lock.
 SELECT pg_advisory_lock_shared(:key); SELECT pg_advisory_unlock(:key);
 UPDATE leaselock_session SET mode = 'shared' WHERE session = :session AND id = :id
-
--- advisory unlock
--- For each further time that the writer has taken its lock.
-SELECT pg_advisory_unlock(:key)
 
 -- advisory release
 SELECT pg_advisory_unlock_all()
