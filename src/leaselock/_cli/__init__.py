@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from contextlib import contextmanager
+
+# Not the module: the command of that name is a module of this package.
+from gc import freeze
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,29 @@ SIGPIPE, SIGINT = 13, 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. --help and --version raise SystemExit."""
+    return exit_codes.for_shell(_ending(argv))
+
+
+def script() -> int:
+    """Run the command of this process, and return its exit code. A signal that ended the command,
+    or was to end this process, ends it after all work is done: systemd and shells tell that from a
+    failure.
+    """
+    ending = _ending(None)
+    if ending < 0:
+        from leaselock._cli.signals import end_this_process
+
+        end_this_process(-ending)
+    # The interpreter collects garbage among all objects as it ends. Of this command's, everything
+    # that needs an end has been closed.
+    freeze()
+    code = exit_codes.for_shell(ending)
+    # Windows has codes of 32 bits, and Python exits with the signed ones.
+    return code - 2**32 if code >= 2**31 else code
+
+
+def _ending(argv: Sequence[str] | None) -> int:
+    """Run one command; return its exit code, or -N when signal N is to end this process."""
     from leaselock._cli.arguments import parse
     from leaselock._cli.options import Options
 
@@ -38,23 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _run(options)
     except BrokenPipeError:
-        return exit_codes.BY_SIGNAL + SIGPIPE
+        return -SIGPIPE
     except KeyboardInterrupt:
-        return _report(exit_codes.Interrupted(SIGINT), options)
+        _report(exit_codes.Interrupted(SIGINT), options)
+        return -SIGINT
+    except exit_codes.Interrupted as error:
+        _report(error, options)
+        return -error.number
     except Exception as error:
         return _report(error, options)
     finally:
         sys.stdout = output
         _flush_output()
-
-
-def script() -> int:
-    """Run the command of this process, and return its exit code."""
-    code = main()
-    # The interpreter collects garbage among all objects as it ends. Of this command's, everything
-    # that needs an end has been closed.
-    gc.freeze()
-    return code
 
 
 def _run(options: Options) -> int:

@@ -10,7 +10,7 @@ from leaselock._cli.child import check_nesting
 from leaselock._cli.exit_codes import Usage
 from leaselock._cli.interactive import InteractiveWait
 from leaselock._cli.signals import Signals
-from leaselock._cli.store import open_client
+from leaselock._cli.store import open_client, outage_settings
 
 if TYPE_CHECKING:
     from leaselock import Client, Lease
@@ -23,7 +23,10 @@ def do_acquire(options: AcquireOptions) -> int:
         raise Usage("the token would be lost: acquire prints it, and its output is closed")
     with Signals() as signals, open_client(options) as client:
         check_nesting(options.name, client.url, options.timeout)
-        lock = client.lock(options.name, lease=options.lease, renew=False, label=options.label)
+        settings = outage_settings(options)
+        lock = client.lock(
+            options.name, lease=options.lease, renew=False, label=options.label, **settings
+        )
         lease = cast("Lease", InteractiveWait(client, lock, options, signals).acquire())
         signals.check()
         lease.detach()

@@ -6,10 +6,11 @@ are in `leaselock.documents`.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from leaselock._cli import exit_codes
-from leaselock._cli.output import say, write_error
+from leaselock._cli.output import is_terminal, say, write_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,9 +45,11 @@ def done(options: Options, fields: Mapping[str, object], text: str) -> int:
 
 def report(error: Exception, options: Options) -> int:
     """Report an error, or the answer no, and return the exit code."""
+    from leaselock._cli.store import as_given
+
     code = exit_codes.exit_code(error)
     internal = code == exit_codes.INTERNAL
-    text = f"{type(error).__name__}: {error}" if internal else str(error)
+    text = f"{type(error).__name__}: {error}" if internal else as_given(str(error), options)
     if not (options.json and _answered(error, code, text, options)):
         _print_error(error, code, text, options)
     if internal and getattr(options, "verbose", False):
@@ -72,7 +75,8 @@ def _answered(error: Exception, code: int, text: str, options: Options) -> bool:
 def _print_error(error: Exception, code: int, text: str, options: Options) -> None:
     if isinstance(error, exit_codes.Interrupted):
         return
-    if isinstance(error, exit_codes.Negative) and (options.quiet or not (code or options.verbose)):
+    asked = options.verbose or is_terminal(sys.stderr)
+    if isinstance(error, exit_codes.Negative) and (options.quiet or not (code or asked)):
         return  # with --skip-ok, too: cron would mail it
     if code == exit_codes.INTERNAL:
         text += " (an error inside leaselock; -v shows the traceback)"

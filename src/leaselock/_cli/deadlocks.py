@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import time
 from typing import TYPE_CHECKING
 
 from leaselock._cli import exit_codes
 from leaselock._cli.answer import answer
-from leaselock._cli.formatting import escape, format_duration
+from leaselock._cli.formatting import escape, time_since
 from leaselock._cli.store import open_client
 from leaselock.documents import deadlock_document
 
@@ -59,8 +58,7 @@ def deadlock_lines(deadlock: Deadlock) -> list[str]:
     for wait in deadlock:
         waits = "waits to upgrade its hold of"
         if wait.waiter.mode != "upgrading":
-            waited = format_duration(max(0.0, time.time() - wait.waiter.since))
-            waits = f"has waited {waited} for"
+            waits = f"has waited {time_since(wait.waiter)} for"
         lines.append(
             f"  {escape(str(wait.waiter))} {waits} {escape(wait.name)}, "
             f"held by {escape(str(wait.holder))}, token {wait.holder.token}"

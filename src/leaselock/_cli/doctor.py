@@ -9,7 +9,7 @@ from leaselock._cli.answer import answer
 from leaselock._cli.formatting import escape
 from leaselock._cli.listing import cut_middle
 from leaselock._cli.output import GREEN, RED, YELLOW, painter, progress
-from leaselock._cli.store import open_client
+from leaselock._cli.store import as_given, open_client, readable_by_others
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,11 @@ def do_doctor(options: DoctorOptions) -> int:
     with open_client(options) as client:
         url = client.url
         with progress(options, f"checking {url}"):
-            findings = client.doctor()
+            found = client.doctor()
+    findings = [
+        *_of_file(options),
+        *(each._replace(advice=as_given(each.advice, options)) for each in found),
+    ]
     if options.json:
         answer(options, {"findings": [finding._asdict() for finding in findings]})
     else:
@@ -38,6 +42,16 @@ def do_doctor(options: DoctorOptions) -> int:
             level = f"{finding.level:4}"
             print(paint(level, COLOURS[finding.level]) + format_finding(finding)[len(level) :])
     return exit_codes.UNMET if _has_failure(findings, strict=options.strict) else 0
+
+
+def _of_file(options: DoctorOptions) -> list[Finding]:
+    from leaselock import Finding
+
+    path = readable_by_others(options)
+    if path is None:
+        return []
+    what = f"the password in {path} can be read by all users of this machine"
+    return [Finding("warn", what, f"chmod o-r {path}")]
 
 
 def _has_failure(findings: Sequence[Finding], *, strict: bool) -> bool:

@@ -50,7 +50,7 @@ BY_REASON: dict[ErrorReason, int] = {
 
 TABLE = """\
 exit codes:
-  run: that of the command; 128+N when signal N ended it
+  run: that of the command
     1  no: nothing listed (ls --exit-code), not broken (break), no leader (leader),
        deadlocks found (deadlocks), or a fault found (doctor)
    64  wrong usage                    76  the lease was lost while the command ran
@@ -60,7 +60,9 @@ exit codes:
    75  busy (-E sets another)
   124  the command ran for longer than --max-hold, and was ended
   126  the command cannot be executed, 127 it is not found
-  128+N  signal N came while waiting: 130 interrupted, 143 terminated
+When signal N ended the command of run or lead, or came while leaselock waited, signal N
+ends leaselock, too, when its work is done. A shell reports that as 128+N: 130 interrupted,
+143 terminated. Process 1 of a container exits with that code.
 """
 
 
@@ -106,6 +108,11 @@ class Negative(Exception):
         self.code = code
         self.kind = kind
         self.details = details
+
+
+def for_shell(status: int) -> int:
+    """Return the exit code for a status that is -N when signal N ended a process."""
+    return BY_SIGNAL - status if status < 0 else status
 
 
 def exit_code(error: Exception) -> int:

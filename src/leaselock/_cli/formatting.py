@@ -44,6 +44,16 @@ def format_duration(seconds: float) -> str:
     return "{}d{:02d}h".format(*divmod(int(min(seconds, 1e15) / 3600), 24))
 
 
+def format_time(moment: float) -> str:
+    """Return a moment of Unix time as local time; with its date, unless that is today's."""
+    try:
+        there, today = time.localtime(moment), time.localtime()
+    except (ValueError, OverflowError, OSError):  # of another program, perhaps
+        return "unknown"
+    date = "" if there[:3] == today[:3] else "%Y-%m-%d "
+    return time.strftime(f"{date}%H:%M:%S", there)
+
+
 def escape(text: str) -> str:
     """Escape unprintable characters, and combining marks beyond the first few of a character: text
     from a store must not control the terminal, fake a line of output, or cover other lines.
@@ -73,9 +83,19 @@ def short_name(holder: Holder | Waiter) -> str:
     return f"{holder.host}:{holder.pid}{thread}"
 
 
+def elapsed(person: Holder | Waiter) -> float | None:
+    """Return for how many seconds it has held or waited: by the clock of the store, or of this
+    machine where the store does not tell it. None if that is not known.
+    """
+    if person.age is not None:
+        return person.age
+    return max(0.0, time.time() - person.since) if person.since else None
+
+
 def time_since(holder: Holder | Waiter) -> str:
-    """Return how long ago the hold or the wait began, by this machine's clock."""
-    return format_duration(time.time() - holder.since) if holder.since else "unknown"
+    """The same as text."""
+    seconds = elapsed(holder)
+    return "unknown" if seconds is None else format_duration(seconds)
 
 
 def time_held(holder: Holder | Waiter) -> str:

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 def do_gc(options: Options) -> int:
     """Remove records that are no longer needed."""
+    kept: list[str] = []
     with (
         open_client(options) as client,
-        progress(options, f"removing records from {client.url}"),
+        progress(options, f"removing records from {client.url}") as shown,
     ):
-        count = client.gc()
+        count = client.gc(lambda removed: shown.detail(f"{removed} removed"), kept=kept.append)
     if options.json:
         answer(options, {"removed": count})
     elif not options.quiet:
         say(f"{count} records removed")
+        for text in kept:
+            say(f"kept: {text}")
     return 0

@@ -16,14 +16,15 @@ from leaselock import AcquireTimeout, LeaselockError
 from leaselock._cli import exit_codes
 from leaselock._cli.child import reap_orphans
 from leaselock._cli.exit_codes import Interrupted, Negative
-from leaselock._cli.formatting import describe, format_duration, short_name, time_held
+from leaselock._cli.formatting import describe, format_duration, format_time, short_name, time_held
 from leaselock._cli.output import StatusLine, say
 from leaselock._cli.several import blocking
+from leaselock.process_identity import host_name
 
 if TYPE_CHECKING:
     from leaselock import Client, Holder, Lease, Lock, Waiter
     from leaselock._cli.options import WaitOptions
-    from leaselock._cli.several import SeveralLeases, SeveralLocks
+    from leaselock._cli.several import SeveralLeases, SeveralLocks, Turn
     from leaselock._cli.signals import Signals
 
 # Seconds: to the first message; between lines in a log; between updates of a status line.
@@ -38,7 +39,7 @@ class InteractiveWait:
     def __init__(
         self,
         client: Client,
-        lock: Lock | SeveralLocks,
+        lock: Lock | SeveralLocks | Turn,
         options: WaitOptions,
         signals: Signals,
     ) -> None:
@@ -76,9 +77,7 @@ class InteractiveWait:
             raise Interrupted(self.signals.ending)
         if lease is None:
             raise self._busy()
-        if lease.unlocked:
-            say(f"running WITHOUT the lock {self.lock.name!r}: {self.client.url} cannot be reached")
-        elif self.options.verbose:
+        if self.options.verbose:
             self._report_grant(lease)
         return lease
 
@@ -104,8 +103,12 @@ class InteractiveWait:
         if holder is None:
             text = f"{lock.name!r} was busy{waited}; it has become free just now"
         elif holder.cooling_down and holder.remaining is not None:
-            duration = format_duration(holder.remaining)
-            text = f"{lock.name!r} is cooling down for {duration}: it has run already"
+            begins = format_time(time.time() + holder.remaining)
+            since = f" at {format_time(holder.since)}" if holder.since else ""
+            text = (
+                f"{lock.name!r} has run already: {holder} took the turn{since}; the next one "
+                f"begins at {begins}, in {format_duration(holder.remaining)}"
+            )
         else:
             held = f"held by {describe(holder)}, in {self.client.url}"
             text = f"{lock.name!r} is busy{waited}: {held}"
@@ -138,15 +141,16 @@ class InteractiveWait:
             lock = blocking(self.lock)
             holder, waiters = lock.holder(), lock.waiters()
         except LeaselockError as error:
-            # The wait itself continues, or ends with the same error.
-            self._show(f"waiting, but cannot read the holder of {self.lock.name!r}: {error}")
+            # The wait itself continues, or ends with the same error, which is printed then.
+            if self.status.supported:
+                self._show(f"waiting, but cannot read the holder of {self.lock.name!r}: {error}")
             return
         self.last_holder = holder or self.last_holder
         if not self.finished:
             self._show(self._waiting_message(lock.name, holder, waiters))
 
     def _waiting_message(self, name: str, holder: Holder | None, waiters: list[Waiter]) -> str:
-        this_process = os.uname().nodename, os.getpid()
+        this_process = host_name(), os.getpid()
         positions = [i for i, w in enumerate(waiters, 1) if (w.host, w.pid) == this_process]
         # What is longer than a terminal is cut at its end. So the holder comes first, and the name,
         # which the user has typed, and the label follow.

@@ -37,7 +37,7 @@ def do_lead(options: LeadOptions) -> int:
             wait = InteractiveWait(client, lock, options, signals)
             outcome = run_under_lease(client, wait, wait.acquire(), spec, options, on_lost)
             if options.once or signals.ending is not None:
-                return outcome.code
+                return outcome.status
             code = outcome.code
             lost = code == exit_codes.LOST
             if not (lost or options.quiet):

@@ -74,7 +74,10 @@ def _who(holder: Holder) -> str:
     if holder.detached:
         return f"{holder.host}:{holder.pid} (detached)"
     slots = f" slot {slot_ranges(holder.slots)}" if holder.slots else ""
-    return f"{short_name(holder)}{slots}{' (gone)' if is_stale(holder) else ''}"
+    state = " (gone)" if is_stale(holder) else ""
+    if holder.descendants:
+        state = " (gone, its command goes on)"
+    return f"{short_name(holder)}{slots}{state}"
 
 
 def _holders(lock: LockInfo) -> str:

@@ -67,9 +67,17 @@ def _read(client: Client, options: ListOptions) -> Listing:
     locks = sorted_locks(client.locks(options.pattern, walk=options.all), options.sort)
     if options.stale:
         locks = [lock for lock in locks if any(map(is_stale, lock.holders))]
+    if options.hide_cooling:
+        locks = [lock for lock in locks if not _only_cools(lock)]
     # A lock that is named is read itself.
     complete = options.all or not client.indexed or not WILDCARDS.search(options.pattern)
     return Listing(locks, names_in(deadlocks_of(client, locks)), complete)
+
+
+def _only_cools(lock: LockInfo) -> bool:
+    """Whether the lock has neither a holder nor a waiter, and only stays taken for a while."""
+    cooling = all(holder.cooling_down for holder in lock.holders)
+    return bool(lock.holders) and cooling and not (lock.waiters or lock.unreadable)
 
 
 def _list_text(listing: Listing, options: ListOptions) -> str:
@@ -92,6 +100,9 @@ def _watch(client: Client, options: ListOptions, signals: Signals) -> NoReturn:
             listing = _read(client, options)
         except LeaselockError as error:
             text = escape(str(error))
+            if options.json:
+                code = exit_codes.exit_code(error)
+                answer(options, {"error": exit_codes.KINDS[code], "message": str(error)})
         else:
             text = _list_text(listing, options)
             if options.json:

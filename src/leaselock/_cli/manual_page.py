@@ -1,4 +1,4 @@
-"""The manual page leaselock(1), made from the parsers: `make man`."""
+"""The manual page leaselock(1), made from the parsers: `make format`."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ from leaselock._cli import exit_codes
 from leaselock._cli.formatting import parse_duration
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from leaselock import OnOutage
 
     Parser = argparse.ArgumentParser
@@ -87,7 +89,10 @@ def add_common_options(parser: Parser) -> None:
     _add(parser, "--url", "|--backend", dest="backend", metavar="URL", help=store)
     inside = "a file with that URL (or $LEASELOCK_URL_FILE)"
     _add(parser, "--url-file", metavar="FILE", help=inside)
-    reply = "limit for each reply of the store (5s)"
+    reply = (
+        "limit for each reply of the store; -n and --once-per wait as long for a store that is out "
+        "of reach, as during a failover (5s)"
+    )
     _add(parser, "--op-timeout", metavar="DUR", type=_duration, help=reply)
     _add(parser, "--json", action="store_true", help="answer with one JSON document")
     _add(parser, "-q", "--quiet", action="store_true", help="print errors only")
@@ -174,6 +179,8 @@ class CommandOptions(LeaseOptions):
     others: list[str] | None = None
     no_renew: bool = False
     min_hold: float = 0.0
+    once_per: float | None = None
+    on_error: Literal["keep", "retry"] = "keep"
     max_hold: float | None = None
     on_outage: OnOutage = "fail"
     outage_timeout: float | None = None
@@ -203,16 +210,30 @@ class CommandOptions(LeaseOptions):
 class RunOptions(CommandOptions):
     """Of `run`."""
 
-    once_per: float | None
-
     def with_period(self) -> RunOptions:
         """These options, where --once-per is given with what that means: another run in the
         period is no error, and nothing to wait for.
         """
+        if self.on_error == "retry":
+            self._check_retry()
         if self.once_per is None:
             return self
-        implied = {"nonblock": True, "skip_ok": True, "min_hold": self.once_per}
+        min_hold = 0.0 if self.on_error == "retry" else self.once_per
+        implied = {"nonblock": True, "skip_ok": True, "min_hold": min_hold}
         return RunOptions(**(vars(self) | implied))
+
+    def _check_retry(self) -> None:
+        if self.once_per is None:
+            raise exit_codes.Usage("--on-error says what a failed run of --once-per uses up")
+        others = {
+            "--slots": self.slots is not None,
+            "--with": bool(self.others),
+            "--shared": self.shared,
+            "--min-hold": self.min_hold > 0.0,
+            "--no-renew": self.no_renew,
+        }
+        if refused := [option for option, given in others.items() if given]:
+            raise exit_codes.Usage(f"either --on-error retry or {refused[0]}, not both")
 
     @staticmethod
     def _declare(parser: Parser) -> None:
@@ -225,6 +246,12 @@ class RunOptions(CommandOptions):
         _add(parser, "--min-hold", metavar="DUR", type=_duration, default=0.0, help=stays)
         once = "run at most once in this time on all hosts; exit 0 if another has run it"
         _add(parser, "--once-per", metavar="DUR", type=_duration, help=once)
+        failed = (
+            "a run of --once-per that fails, is killed or loses its lease uses up the time (keep), "
+            "or is made up for by the next one (retry)"
+        )
+        failures = ("keep", "retry")
+        _add(parser, "--on-error", choices=failures, default="keep", metavar="POLICY", help=failed)
         fixed = "a fixed lease: the command must end within it"
         _add(parser, "--no-renew", action="store_true", help=fixed)
         _add(parser, "--shared", action="store_true", help="hold it beside other commands --shared")
@@ -234,11 +261,15 @@ class RunOptions(CommandOptions):
         _add(parser, "--with", metavar="NAME", action="append", dest="others", help=others)
         longest = "end a command that runs longer, and exit 124"
         _add(parser, "--max-hold", metavar="DUR", type=_duration, help=longest)
-        outage = "store out of reach: fail, wait, or run WITHOUT the lock (fail)"
-        policies = ("fail", "wait", "unlocked")
+        outage = "store out of reach: fail, or wait (fail)"
+        policies = ("fail", "wait")
         _add(parser, "--on-outage", choices=policies, default="fail", metavar="POLICY", help=outage)
-        patience = "for how long --on-outage repeats the request before"
+        patience = "for how long --on-outage wait repeats the request"
         _add(parser, "--outage-timeout", metavar="DUR", type=_duration, help=patience)
+        textfile = (
+            "count runs, waits and losses in FILE, for the textfile collector of node exporter"
+        )
+        _add(parser, "--metrics-file", metavar="FILE", help=textfile)
         CommandOptions._declare(parser)
 
 
@@ -360,6 +391,7 @@ class ListOptions(TopOptions):
     all: bool
     exit_code: bool
     stale: bool
+    hide_cooling: bool
     watch: bool
 
     @staticmethod
@@ -371,6 +403,8 @@ class ListOptions(TopOptions):
         _add(parser, "--all", action="store_true", help=walks)
         gone = "only those held by a process of this host that has ended"
         _add(parser, "--stale", action="store_true", help=gone)
+        periods = "leave out those that only cool down, after --min-hold or --once-per"
+        _add(parser, "--hide-cooling", action="store_true", help=periods)
         order = f"by {', '.join(SORT_KEYS)} (name)"
         _add(parser, "--sort", choices=SORT_KEYS, default="name", metavar="KEY", help=order)
         _add(parser, "--watch", action="store_true", help="list again and again, until interrupted")

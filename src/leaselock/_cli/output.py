@@ -52,15 +52,49 @@ def write_error(text: str) -> None:
         return
 
 
-def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether a person sees this stream."""
-    return stream is not None and stream.isatty()
+if sys.platform == "win32":
+    import ctypes
+    import msvcrt
+
+    _kernel = ctypes.WinDLL("kernel32")
+    _kernel.GetConsoleMode.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    _kernel.SetConsoleMode.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
+    ENABLE_VIRTUAL_TERMINAL_PROCESSING = 4
+
+    def _mode(stream: TextIO) -> tuple[int, int] | None:
+        """Return the handle of a console and its mode; None if it is none, as `nul` is."""
+        handle, mode = msvcrt.get_osfhandle(stream.fileno()), ctypes.c_uint32()
+        found = _kernel.GetConsoleMode(handle, ctypes.byref(mode))
+        return (handle, mode.value) if found else None
+
+    def is_terminal(stream: TextIO | None) -> bool:
+        """Return whether a person sees this stream."""
+        return stream is not None and stream.isatty() and _mode(stream) is not None
+
+    def _understands_escapes(stream: TextIO | None) -> bool:
+        """Have a console execute escape sequences; return whether it does."""
+        found = None if stream is None else _mode(stream)
+        if found is None:
+            return False
+        handle, mode = found
+        wanted = mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING
+        return mode == wanted or bool(_kernel.SetConsoleMode(handle, wanted))
+
+else:
+
+    def is_terminal(stream: TextIO | None) -> bool:
+        """Return whether a person sees this stream."""
+        return stream is not None and stream.isatty()
+
+    def _understands_escapes(stream: TextIO | None) -> bool:
+        """Return whether a terminal executes escape sequences."""
+        return True
 
 
 def escapes_allowed(options: Options, stream: TextIO | None) -> bool:
     """Return whether colours and cursor movements may be written: https://no-color.org."""
     plain = options.no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not plain and is_terminal(stream)
+    return not plain and is_terminal(stream) and _understands_escapes(stream)
 
 
 def painter(options: Options) -> Callable[[str, str], str]:
@@ -111,24 +145,35 @@ class StatusLine:
             self.visible = False
 
 
+class Progress:
+    """What is shown of a command that takes long."""
+
+    def __init__(self, what: str) -> None:
+        self.text = self.what = what
+
+    def detail(self, text: str) -> None:
+        """Show how far it has come."""
+        self.text = f"{self.what}, {text}"
+
+
 @contextmanager
-def progress(options: Options, what: str) -> Iterator[None]:
+def progress(options: Options, what: str) -> Iterator[Progress]:
     """Show *what* is being done and for how long, on a terminal, if it takes more than a moment."""
-    status = StatusLine(options)
+    status, shown = StatusLine(options), Progress(what)
     if options.quiet or not status.supported:
-        yield
+        yield shown
         return
     began = time.monotonic()
     ended = threading.Event()
 
     def show() -> None:
         while not ended.wait(PROGRESS_INTERVAL):
-            status.show(f"{what}, {format_duration(time.monotonic() - began)}")
+            status.show(f"{shown.text}, {format_duration(time.monotonic() - began)}")
 
     thread = threading.Thread(target=show, name="leaselock-progress", daemon=True)
     thread.start()
     try:
-        yield
+        yield shown
     finally:
         ended.set()
         thread.join()

@@ -13,28 +13,24 @@ from leaselock._cli.child import (
     CommandSpec,
     check_nesting,
     command_environment,
-    parent_death_signal,
     parse_signal,
+    shell_command,
 )
 from leaselock._cli.exit_codes import Usage
 from leaselock._cli.formatting import format_duration
 from leaselock._cli.interactive import InteractiveWait
+from leaselock._cli.metrics_file import recorded
 from leaselock._cli.output import say
-from leaselock._cli.several import failing, locks_of, names_of
+from leaselock._cli.several import SeveralLeases, failing, locks_of, names_of
 from leaselock._cli.signals import Signals
-from leaselock._cli.store import open_client
+from leaselock._cli.store import as_given, open_client
 from leaselock._cli.supervisor import Outcome, Supervisor
-from leaselock._cli.terminal import controlling_terminal
 from leaselock._named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    import signal
-
     from leaselock import Client, Lease, Lock
     from leaselock._cli.options import CommandOptions, RunOptions
-    from leaselock._cli.several import SeveralLeases, SeveralLocks
-
-SHELL = "/bin/sh"
+    from leaselock._cli.several import SeveralLocks, Turn
 
 
 class ParsedCommand(NamedTuple):
@@ -49,21 +45,30 @@ def do_run(given: RunOptions) -> int:
     options = given.with_period()
     command = parse_command(options)
     on_lost = on_lost_signal(options.on_lost)
-    with Signals() as signals, open_client(options) as client:
+    with (
+        recorded(options.metrics_file, command.name) as run,
+        Signals() as signals,
+        open_client(options) as client,
+    ):
         lock, spec = prepared(client, command, options)
         wait = InteractiveWait(client, lock, options, signals)
-        return run_under_lease(client, wait, wait.acquire(), spec, options, on_lost).code
+        lease = wait.acquire()
+        run.granted = time.monotonic()
+        outcome = run_under_lease(client, wait, lease, spec, options, on_lost)
+        run.ended(outcome)
+        return outcome.status
 
 
 def prepared(
     client: Client, command: ParsedCommand, options: CommandOptions
-) -> tuple[Lock | SeveralLocks, CommandSpec]:
+) -> tuple[Lock | SeveralLocks | Turn, CommandSpec]:
     """Return the lock and the command. Everything is prepared before the lock is acquired, so that
     it is held no longer than needed.
     """
     lock = _lock(client, command, options)
-    terminal = None if options.no_tty else controlling_terminal()
-    spec = CommandSpec(command.argv, parent_death_signal(options.pdeathsig), terminal)
+    at_death = None if options.pdeathsig.lower() == "none" else parse_signal(options.pdeathsig)
+    spec = CommandSpec(command.argv, at_death, on_terminal=not options.no_tty)
+    spec.check_executable()  # a typing error must not use up the only run of a period
     _check_nesting(lock, client, options)
     return lock, spec
 
@@ -74,7 +79,7 @@ def run_under_lease(
     lease: Lease | SeveralLeases,
     spec: CommandSpec,
     options: CommandOptions,
-    on_lost: signal.Signals | None,
+    on_lost: int | None,
 ) -> Outcome:
     """Run the command under the lease that *wait* has acquired, and release it."""
     acquired = time.monotonic()
@@ -82,7 +87,7 @@ def run_under_lease(
     spec.env = command_environment(lease, options.lease, client.url)
     supervisor = Supervisor(lease, options, wait.signals, on_lost)
     outcome = supervisor.run(spec)
-    if _release(lease, reported=supervisor.lost):
+    if _release(lease, options, done=outcome.code == 0, reported=supervisor.lost):
         outcome = Outcome(
             exit_codes.LOST, f"the lease on {failing(lease).name!r} in {client.url} was lost"
         )
@@ -106,7 +111,6 @@ def _report(
         document = {
             "name": lease.name,
             "token": lease.token,
-            "unlocked": lease.unlocked,
             "exit_code": outcome.code,
             "waited": wait.waited,
             "held": held,
@@ -140,7 +144,7 @@ def _command_argv(argv: list[str], options: CommandOptions) -> list[str]:
     if shell is not None:
         if argv:
             raise Usage(f"either -c or a command, not both: {argv[0]!r}")
-        return [os.environ.get("SHELL") or SHELL, "-c", shell]
+        return shell_command(shell)
     if not argv:
         raise Usage(f"{command} needs a command: leaselock {command} NAME -- COMMAND")
     if argv[0].startswith("-"):
@@ -160,34 +164,46 @@ def _name_from(argv: list[str]) -> str:
     return f"{readable}:{hashlib.sha256(text).hexdigest()[:32]}"
 
 
-def on_lost_signal(text: str) -> signal.Signals | None:
+def on_lost_signal(text: str) -> int | None:
     """Return the signal of --on-lost, None for "ignore"."""
     return None if text.lower() == "ignore" else parse_signal(text)
 
 
-def _lock(client: Client, command: ParsedCommand, options: CommandOptions) -> Lock | SeveralLocks:
+def _lock(
+    client: Client, command: ParsedCommand, options: CommandOptions
+) -> Lock | SeveralLocks | Turn:
     # The default label is the program's name only: its arguments may hold secrets.
     label = options.label or os.path.basename(command.argv[0])
     return locks_of(client, command.name, label, options)
 
 
-def _check_nesting(lock: Lock | SeveralLocks, client: Client, options: CommandOptions) -> None:
+def _check_nesting(
+    lock: Lock | SeveralLocks | Turn, client: Client, options: CommandOptions
+) -> None:
     """Refuse to wait for a lock that this command runs under."""
     for name in names_of(lock):
         permits = options.slots if name == lock.name else None
         check_nesting(name, client.url, options.timeout, permits or 1)
 
 
-def _release(lease: Lease | SeveralLeases, *, reported: bool) -> bool:
-    """Release the lock; return whether its lease was lost. Print that unless it was *reported*."""
+def _release(
+    lease: Lease | SeveralLeases, options: CommandOptions, *, done: bool, reported: bool
+) -> bool:
+    """Release the lock; return whether its lease was lost. Print that unless it was *reported*. If
+    the command has *done* its work, a turn of --on-error retry is used up.
+    """
     valid = not lease.lost
     try:
-        lease.release()
+        if done and not isinstance(lease, SeveralLeases):
+            with lease:
+                pass
+        else:
+            lease.release()
     except LeaseLost as error:
         if valid and isinstance(error.__cause__, StoreError):
             # The command ended before the lease did.
-            why = f"it could not be released: {error.__cause__}"
-            say(f"{lease.name!r} is free when its lease ends, for {why}")
+            why = f"it could not be released: {as_given(str(error.__cause__), options)}"
+            say(f"{lease.name!r} stays held until its lease or its session ends, for {why}")
             return reported
         if not reported:
             say(str(error))

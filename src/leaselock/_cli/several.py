@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from leaselock import AcquireTimeout
 from leaselock._cli.exit_codes import Usage
 from leaselock._cli.output import say
+from leaselock._cli.store import outage_settings
+from leaselock.process_identity import host_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from leaselock._cli.options import CommandOptions
 
 
-def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> Lock | SeveralLocks:
+def locks_of(
+    client: Client, name: str, label: str, options: CommandOptions
+) -> Lock | SeveralLocks | Turn:
     """The locks that the options of `run` name."""
     if options.shared and options.slots is not None:
         raise Usage("either --shared or --slots, not both")
@@ -25,17 +29,23 @@ def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> 
         "lease": options.lease,
         "renew": not options.no_renew,
         "label": label,
-        "on_outage": options.on_outage,
-        "outage_timeout": options.outage_timeout,
+        **outage_settings(options, options.on_outage, options.outage_timeout),
     }
     if options.max_hold is not None:
         # The command ends before that. If it cannot be ended, or this process hangs, the lock is
         # free when the time is over.
         settings["max_hold"] = options.max_hold + options.kill_after + options.lease
+    if options.on_outage == "wait" and options.outage_timeout is None:
+        raise Usage("--on-outage wait needs --outage-timeout DUR: for how long it waits at most")
+    if options.on_outage == "fail" and options.outage_timeout is not None:
+        raise Usage("--outage-timeout needs --on-outage wait, or another policy than fail")
     if options.min_hold and options.shared:
         raise Usage("--min-hold and --once-per need an exclusive lock, or --slots")
     if options.on_outage != "fail" and not options.quiet:
         client.on_event(_report_outage)
+    if options.once_per is not None and options.on_error == "retry":
+        del settings["renew"]
+        return Turn(client, name, options.once_per, settings)
     if options.slots is not None:
         lock: Lock = client.semaphore(
             name, options.slots, numbered=True, min_hold=options.min_hold, **settings
@@ -55,6 +65,24 @@ def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> 
 def _report_outage(event: Event) -> None:
     if event.kind == "outage":
         say(f"waiting for the store of {event.name!r}: {event.reason}")
+
+
+class Turn:
+    """The turn of a command, which only success uses up."""
+
+    def __init__(self, client: Client, name: str, period: float, settings: dict[str, Any]) -> None:
+        self.client = client
+        self.name = name
+        self.period = period
+        self.settings = settings
+        self.lock = client.lock(name)
+
+    def acquire(self, *, timeout: float | None) -> Lease:
+        """Take the turn; AcquireTimeout if another run has it, or had it in this period."""
+        lease = self.client.once(self.name, every=self.period, on_error="retry", **self.settings)
+        if lease is None:
+            raise AcquireTimeout(self.name, timeout)
+        return lease
 
 
 class SeveralLocks:
@@ -85,7 +113,7 @@ class SeveralLocks:
         """
         if self.timed_out:
             return next(lock for lock in self.locks if lock.name == self.timed_out)
-        this_process = os.uname().nodename, os.getpid()
+        this_process = host_name(), os.getpid()
         for lock in self.locks:
             if this_process in [(waiter.host, waiter.pid) for waiter in lock.waiters()]:
                 return lock
@@ -106,11 +134,6 @@ class SeveralLeases:
     def failing(self) -> Lease:
         """The lease that was lost, or that ends first."""
         return min(self.leases.leases, key=lambda lease: (not lease.lost, lease.remaining))
-
-    @property
-    def unlocked(self) -> bool:
-        """Whether any is no lock."""
-        return any(lease.unlocked for lease in self.leases.leases)
 
     @property
     def renewals(self) -> int:
@@ -135,8 +158,10 @@ class SeveralLeases:
         return tuple(dict.fromkeys(descriptors))
 
 
-def blocking(lock: Lock | SeveralLocks) -> Lock:
+def blocking(lock: Lock | SeveralLocks | Turn) -> Lock:
     """The lock that is waited for."""
+    if isinstance(lock, Turn):
+        return lock.lock
     return lock.blocking() if isinstance(lock, SeveralLocks) else lock
 
 
@@ -145,7 +170,7 @@ def failing(lease: Lease | SeveralLeases) -> Lease:
     return lease.failing() if isinstance(lease, SeveralLeases) else lease
 
 
-def names_of(held: Lock | SeveralLocks | Lease | SeveralLeases) -> list[str]:
+def names_of(held: Lock | SeveralLocks | Turn | Lease | SeveralLeases) -> list[str]:
     """The names of all of them, that of the command's lock last."""
     if isinstance(held, SeveralLocks):
         return [lock.name for lock in reversed(held.locks)]

@@ -12,7 +12,7 @@ from leaselock._cli.formatting import escape, format_duration, short_name, time_
 from leaselock._cli.listing import shown_name, unreadable_lines
 from leaselock._cli.store import open_client
 from leaselock.documents import lock_document
-from leaselock.process_identity import is_stale
+from leaselock.process_identity import is_stale, program_of
 
 if TYPE_CHECKING:
     from leaselock import Holder
@@ -60,6 +60,16 @@ def lock_lines(lock: LockInfo) -> list[str]:
     return [*(escape(line) for line in lines), *unreadable_lines(lock)]
 
 
+def descendants_of(holder: Holder) -> str:
+    """Return who keeps a lock whose own process has ended."""
+    seen = [pid for pid in holder.descendants if pid]
+    if not seen:
+        return "processes of another user, which the holder has started"
+    programs = [f"{pid} ({name})" if (name := program_of(pid)) else f"{pid}" for pid in seen]
+    word = "process" if len(seen) == 1 else "processes"
+    return f"{word} {', '.join(programs)}, which the holder has started"
+
+
 def _holder_lines(name: str, holder: Holder) -> list[str]:
     token = "no token" if holder.token is None else f"token {holder.token}"
     held = time_held(holder) if holder.since else ", since unknown"
@@ -76,6 +86,8 @@ def _holder_lines(name: str, holder: Holder) -> list[str]:
         lines.append(f"  lease: {format_duration(holder.remaining)} left")
     if is_stale(holder):
         lines.append("  its process has ended, and cannot release it")
+    if holder.descendants:
+        lines.append(f"  still at work: {descendants_of(holder)}; do not break it, end them")
     if holder.detached:
         lines.append("  detached: it outlives its command, and is not renewed")
     return lines

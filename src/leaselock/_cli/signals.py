@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 from typing import TYPE_CHECKING, Self
 
 from leaselock._cli.exit_codes import Interrupted
@@ -18,11 +19,88 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
 
-ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-FORWARDED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
+PR_SET_DUMPABLE = 4
+
+
+def existing(*names: str) -> tuple[signal.Signals, ...]:
+    """Those of the signals that this system has."""
+    return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
+
+
+# SIGBREAK is Ctrl-Break on Windows, and the end of the user's session.
+ENDING = existing("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGBREAK")
+FORWARDED = (*ENDING, *existing("SIGUSR1", "SIGUSR2", "SIGWINCH"))
+CHILD_CHANGED = existing("SIGCHLD")
+# Signals that Windows lacks have their numbers on Linux.
+KILL: int = getattr(signal, "SIGKILL", 9)
+CONTINUE: int = getattr(signal, "SIGCONT", 18)
+STOP_BY_TERMINAL: int = getattr(signal, "SIGTSTP", 20)
+# Their default action writes no core.
+WITHOUT_CORE = existing("SIGHUP", "SIGINT", "SIGKILL", "SIGPIPE", "SIGTERM")
 # A byte in the pipe that is no signal's number.
 WAKE = 0
 LONGEST_WAIT = 3600.0
+
+
+if sys.platform == "win32":
+    import socket
+
+    class Pipe:
+        """Bytes from `write` to `read`, which do not block. On Windows only sockets can be waited
+        for.
+        """
+
+        def __init__(self) -> None:
+            self.reader, self.writer = socket.socketpair()
+            self.reader.setblocking(False)
+            self.writer.setblocking(False)
+            self.number = self.writer.fileno()
+
+        def wait(self, seconds: float) -> None:
+            """Wait until there is something to read."""
+            select.select([self.reader], [], [], seconds)
+
+        def read(self) -> bytes:
+            """Return what there is; BlockingIOError if there is nothing."""
+            return self.reader.recv(4096)
+
+        def write(self, data: bytes) -> None:
+            """Write; BlockingIOError if there is no room."""
+            self.writer.send(data)
+
+        def close(self) -> None:
+            """Close both ends."""
+            self.reader.close()
+            self.writer.close()
+
+else:
+
+    class Pipe:
+        """Bytes from `write` to `read`, which do not block."""
+
+        def __init__(self) -> None:
+            self.reader, self.number = os.pipe()
+            os.set_blocking(self.reader, False)
+            os.set_blocking(self.number, False)
+
+        def wait(self, seconds: float) -> None:
+            """Wait until there is something to read."""
+            poll = select.poll()  # select() fails for descriptors above 1,023
+            poll.register(self.reader, select.POLLIN)
+            poll.poll(seconds * 1000)
+
+        def read(self) -> bytes:
+            """Return what there is; BlockingIOError if there is nothing."""
+            return os.read(self.reader, 4096)
+
+        def write(self, data: bytes) -> None:
+            """Write; BlockingIOError if there is no room."""
+            os.write(self.number, data)
+
+        def close(self) -> None:
+            """Close both ends."""
+            os.close(self.reader)
+            os.close(self.number)
 
 
 class Signals:
@@ -33,19 +111,16 @@ class Signals:
         self.replaced: dict[int, object] = {}
 
     def __enter__(self) -> Self:
-        self.reader, self.writer = os.pipe()
-        os.set_blocking(self.reader, False)
-        os.set_blocking(self.writer, False)
-        self.outer = signal.set_wakeup_fd(self.writer, warn_on_full_buffer=False)
-        self.record((*ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD))
+        self.pipe = Pipe()
+        self.outer = signal.set_wakeup_fd(self.pipe.number, warn_on_full_buffer=False)
+        self.record((*ENDING, *existing("SIGUSR1", "SIGUSR2"), *CHILD_CHANGED))
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self.replaced.items():
             signal.signal(number, handler)  # type: ignore[arg-type] # as `signal` returned it
         signal.set_wakeup_fd(self.outer)
-        os.close(self.reader)
-        os.close(self.writer)
+        self.pipe.close()
 
     def record(self, numbers: Iterable[int]) -> None:
         """Record these signals, too. Those ignored from the start (nohup, `&`) stay ignored."""
@@ -53,16 +128,14 @@ class Signals:
             if number in self.replaced:
                 continue
             ignored = signal.getsignal(number) is signal.SIG_IGN
-            if not ignored or number == signal.SIGCHLD:
+            if not ignored or number in CHILD_CHANGED:
                 self.replaced[number] = signal.signal(number, _do_nothing) or signal.SIG_DFL
 
     def wait(self, seconds: float) -> list[int]:
         """Wait at most *seconds* for signals and return them; keep the first ending one."""
-        poll = select.poll()  # select() fails for descriptors above 1,023
-        poll.register(self.reader, select.POLLIN)
-        poll.poll(min(max(0.0, seconds), LONGEST_WAIT) * 1000)
+        self.pipe.wait(min(max(0.0, seconds), LONGEST_WAIT))
         try:
-            numbers = [number for number in os.read(self.reader, 4096) if number != WAKE]
+            numbers = [number for number in self.pipe.read() if number != WAKE]
         except BlockingIOError:
             return []
         if self.ending is None:
@@ -72,7 +145,7 @@ class Signals:
     def wake(self) -> None:
         """End the current wait; may be called in any thread."""
         try:
-            os.write(self.writer, bytes((WAKE,)))
+            self.pipe.write(bytes((WAKE,)))
         except BlockingIOError:
             return  # the pipe is full, so the wait ends anyway
 
@@ -85,3 +158,31 @@ class Signals:
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
     """Replace the default action; the interpreter has written the number into the pipe."""
+
+
+def end_this_process(number: int) -> None:
+    """End this process by the default action of a signal. Return where there is no such end: in
+    process 1 of a container, which the kernel protects from it, and on Windows.
+    """
+    if sys.platform == "win32":
+        return
+    if number not in WITHOUT_CORE:
+        _prevent_core_dump()
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    signal.raise_signal(number)
+
+
+def _prevent_core_dump() -> None:
+    """A core of this process would say nothing of the command, which has left its own."""
+    if sys.platform != "win32":
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    if sys.platform.startswith("linux"):
+        import ctypes
+
+        # The kernel ignores that limit where it pipes cores to a program.
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from typing import TYPE_CHECKING
 
 from leaselock import Client, LeaselockError
@@ -11,6 +13,7 @@ from leaselock._api.connect import (
     FILE_VARIABLE,
     OF_PROCESS,
     VARIABLE,
+    may_hold_secret,
     named_by_environment,
     scheme_of,
     url_in_file,
@@ -19,10 +22,10 @@ from leaselock._cli.exit_codes import Misconfigured, Usage
 from leaselock._cli.output import say
 
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
-    from leaselock import AsyncClient
-    from leaselock._cli.options import Options
+    from leaselock import AsyncClient, OnOutage
+    from leaselock._cli.options import Options, WaitOptions
 
     AnyClient = TypeVar("AnyClient", Client, AsyncClient)
 
@@ -30,6 +33,10 @@ URL, URL_FILE = VARIABLE, FILE_VARIABLE
 # Set for a command that runs under a lock: the URL of that lock's store, without secrets.
 OUTER_URL = "LEASELOCK_BACKEND"
 OP_TIMEOUT = 5.0
+# A command in a message of the library, with the URL as it is shown: without password and options.
+ADVISED = re.compile(r"leaselock (doctor|setup) '[^']*'")
+# Who may read a file besides its user and group.
+OTHERS = 0o004
 
 
 def open_client(options: Options) -> Client:
@@ -39,7 +46,7 @@ def open_client(options: Options) -> Client:
 
 def open_as(kind: type[AnyClient], options: Options) -> AnyClient:
     """Return a client of that *kind*."""
-    op_timeout = OP_TIMEOUT if options.op_timeout is None else options.op_timeout
+    op_timeout = op_timeout_of(options)
     if not 0.01 <= op_timeout <= 3600:
         raise Usage("--op-timeout is from 10ms to 1h")
     try:
@@ -52,6 +59,51 @@ def open_as(kind: type[AnyClient], options: Options) -> AnyClient:
     if options.verbose:
         say(f"the store is {client.url}")
     return client
+
+
+def as_given(text: str, options: Options) -> str:
+    """Return a message in which the commands to type name the store as this command does: the URL
+    in it lacks the password and the options, and a command with it would report another fault.
+    """
+    import shlex
+
+    given = ""
+    if options.url_file is not None:
+        given = f" --url-file {shlex.quote(options.url_file)}"
+    elif options.backend is not None and may_hold_secret(options.backend):
+        given = " --url URL, with the same URL"
+    elif options.backend is not None:
+        given = f" --url {shlex.quote(options.backend)}"
+    return ADVISED.sub(lambda found: f"leaselock {found[1]}{given}", text)
+
+
+def readable_by_others(options: Options) -> str | None:
+    """Return the path of the file with the URL if it has a secret and all users can read it."""
+    path = options.url_file or (None if options.backend else os.environ.get(URL_FILE))
+    if not path:
+        return None
+    mode = os.stat(path).st_mode
+    # A pipe has been read already.
+    if not stat.S_ISREG(mode) or not mode & OTHERS or not may_hold_secret(url_in_file(path)):
+        return None
+    return path
+
+
+def op_timeout_of(options: Options) -> float:
+    """Return the limit for each reply of the store."""
+    return OP_TIMEOUT if options.op_timeout is None else options.op_timeout
+
+
+def outage_settings(
+    options: WaitOptions, on_outage: OnOutage = "fail", patience: float | None = None
+) -> dict[str, Any]:
+    """Return what an acquire does while the store is out of reach. A try does not wait for the
+    holder; for the store it waits as long as any other request, so that a failover within that time
+    makes no job fail.
+    """
+    if on_outage == "fail" and options.timeout == 0.0:
+        on_outage, patience = "wait", op_timeout_of(options)
+    return {"on_outage": on_outage, "outage_timeout": patience}
 
 
 def _url(options: Options) -> str | None:

@@ -17,7 +17,14 @@ from leaselock._cli.child import reap_orphans
 from leaselock._cli.formatting import format_duration
 from leaselock._cli.output import say
 from leaselock._cli.several import failing
-from leaselock._cli.signals import FORWARDED, Signals
+from leaselock._cli.signals import (
+    CONTINUE,
+    FORWARDED,
+    KILL,
+    STOP_BY_TERMINAL,
+    Signals,
+    existing,
+)
 from leaselock._named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -27,8 +34,8 @@ if TYPE_CHECKING:
     from leaselock._cli.several import SeveralLeases
 
 NEVER = float("inf")
-RECORDED = (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP)
-TERMINAL_STOPS = (signal.SIGTTIN, signal.SIGTTOU)
+RECORDED = existing("SIGWINCH", "SIGCONT", "SIGTSTP")
+TERMINAL_STOPS = existing("SIGTTIN", "SIGTTOU")
 # Kept free at the end of the lease: from SIGKILL to the end of the command.
 KILL_RESERVE = 0.5
 # The most time a command gets after the signal when the lease is lost without warning.
@@ -38,10 +45,15 @@ GRACE_WHEN_LOST = 1.0
 class Outcome(NamedTuple):
     """How a command ended."""
 
-    code: int
-    """The exit code."""
+    status: int
+    """The exit code, or -N when signal N ended the command."""
     failure: str = ""
     """Why it was ended, if it was."""
+
+    @property
+    def code(self) -> int:
+        """The exit code as a shell reports it."""
+        return exit_codes.for_shell(self.status)
 
 
 class Supervisor:
@@ -54,7 +66,7 @@ class Supervisor:
         lease: Lease | SeveralLeases,
         options: CommandOptions,
         signals: Signals,
-        on_lost: signal.Signals | None,
+        on_lost: int | None,
     ) -> None:
         self.lease = lease
         self.options = options
@@ -72,30 +84,25 @@ class Supervisor:
         """Start the command, watch it until it ends, and say how it ended."""
         self.lease.on_lost(lambda _: self.signals.wake())
         self.signals.record(RECORDED)
-        self._start(command)
+        self.child = command.start(self.signals)
         if self.options.max_hold is not None:
             self.end_at = time.monotonic() + self.options.max_hold
-        self._watch()
+        try:
+            self._watch()
+        except BaseException:
+            # It must not run on when the lock is released.
+            self.child.send(KILL)
+            self.child.reap()
+            raise
         lost = self.lost or self.lease.lost
         if lost and self.on_lost is not None:
-            self.child.send(signal.SIGKILL)  # processes that the command has left behind
-        code = self.child.reap()
+            self.child.send(KILL)  # processes that the command has left behind
+        status = self.child.reap()
         if lost:
             return Outcome(exit_codes.LOST, self._loss_message())
         if self.expired:
             return Outcome(exit_codes.MAX_HOLD, self._expiry_message())
-        return Outcome(code)
-
-    def _start(self, command: CommandSpec) -> None:
-        recorded = set(self.signals.replaced)
-        command.reset = sorted(recorded)
-        command.mask = signal.pthread_sigmask(signal.SIG_BLOCK, recorded)
-        try:
-            # A signal up to here ends the wait. A later one is forwarded to the command.
-            self.signals.check()
-            self.child = command.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, command.mask)
+        return Outcome(status)
 
     def _watch(self) -> None:
         while True:
@@ -116,9 +123,9 @@ class Supervisor:
         self.child.handle_stop(number)
 
     def _forward(self, number: int) -> None:
-        if number == signal.SIGCONT:
+        if number == CONTINUE:
             self.child.resume()
-        elif number in FORWARDED or number == signal.SIGTSTP:
+        elif number in FORWARDED or number == STOP_BY_TERMINAL:
             self.child.send(number)
 
     def _check_deadlines(self, now: float) -> None:
@@ -132,7 +139,7 @@ class Supervisor:
             self._end(signal.SIGTERM, now + self.options.kill_after)
         if now >= self.kill_at:
             self.kill_at = NEVER
-            self.child.send(signal.SIGKILL)
+            self.child.send(KILL)
 
     @property
     def reserve(self) -> float:
@@ -174,7 +181,7 @@ class Supervisor:
     def _end(self, number: int, kill_at: float) -> None:
         self.kill_at = min(self.kill_at, kill_at)
         self.child.send(number)
-        self.child.send(signal.SIGCONT)  # a stopped command would not receive the signal
+        self.child.send(CONTINUE)  # a stopped command would not receive the signal
 
     def _next_deadline(self, now: float) -> float:
         """Return the seconds until the next deadline."""

@@ -9,6 +9,10 @@ then the command gets it only after it has been stopped for want of it.
 
 from __future__ import annotations
 
+import sys
+
+assert sys.platform != "win32"
+
 import os
 import signal
 import stat

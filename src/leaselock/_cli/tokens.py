@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock._cli.exit_codes import Usage
-from leaselock._cli.formatting import describe
+from leaselock._cli.formatting import describe, format_duration
 
 if TYPE_CHECKING:
     from leaselock import Holder
@@ -26,4 +26,7 @@ def state_of(holder: Holder | None) -> str:
     if holder is None:
         return "free"
     token = "no token" if holder.token is None else f"token {holder.token}"
+    if holder.cooling_down:
+        left = "" if holder.remaining is None else f" for {format_duration(holder.remaining)}"
+        return f"cooling down{left}, held last by {holder}, {token}"
     return f"held by {describe(holder)}, {token}"

@@ -45,17 +45,21 @@ def do_top(options: TopOptions) -> int:
 
 async def _show(options: TopOptions) -> int | None:
     """Show the locks; return the signal that ended it, if one did."""
+    import asyncio
+
     from leaselock import AsyncClient
+    from leaselock._cli.top_ending import Ending
     from leaselock._cli.top_screen import Top
     from leaselock.live import Monitor
 
     async with open_as(AsyncClient, options) as client:
         monitor = Monitor(client, interval=options.interval, pattern=options.pattern)
-        try:
-            app = Top(monitor, sort=options.sort)
-            signal = await app.run_async()
-            if app.return_code:
-                raise RuntimeError("the screen failed")  # textual has shown why
-            return signal
-        finally:
-            await monitor.close()
+        app = Top(monitor, sort=options.sort)
+        with Ending(asyncio.get_running_loop(), app.exit):
+            try:
+                signal = await app.run_async()
+                if app.return_code:
+                    raise RuntimeError("the screen failed")  # textual has shown why
+                return signal
+            finally:
+                await monitor.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from leaselock import LockInfo
     from leaselock.live import Monitor, View
 
-ENDING = (signal.SIGHUP, signal.SIGTERM)
 STYLES = {top_text.DEADLOCKED: "bold red", top_text.LATE: "yellow", top_text.UNMARKED: ""}
 HELP = [
     "/ filter by a part of a name, a label, a holder or a waiter; Escape ends it",
@@ -120,6 +117,7 @@ class Top(App[int]):
         self.paused = False
         self.below: Callable[[], list[str]] = self.lock_details
         self.names: list[str] = []
+        self.shown: list[LockInfo] = []
         self.widths: dict[str, int] = {}
         # Kept here, for a query of the app finds those of the screen on top alone.
         self.head = Static(id="head")
@@ -138,15 +136,6 @@ class Top(App[int]):
         """Begin to read the store."""
         self.table.focus()
         self.run_worker(self.follow(), name="follow")
-        loop = asyncio.get_running_loop()
-        for number in ENDING:
-            loop.add_signal_handler(number, self.exit, number)
-
-    def on_unmount(self) -> None:
-        """Leave signals to others."""
-        loop = asyncio.get_running_loop()
-        for number in ENDING:
-            loop.remove_signal_handler(number)
 
     async def follow(self) -> None:
         """Show each new view of the store."""
@@ -181,7 +170,10 @@ class Top(App[int]):
         took = format_duration(view.took)
         every = f"every {self.monitor.interval:g}s, read in {took}"
         put(self.head, f"leaselock top  {store}{which}  {every}")
+        self.shown = top_text.matching(view, sort=self.sort, only=self.only)
         figures = top_text.summary(view, sort=self.sort, only=self.only, paused=self.paused)
+        if len(self.shown) > top_text.MOST_ROWS:
+            figures = f"first {top_text.MOST_ROWS} of {len(self.shown)} shown:  {figures}"
         problem = top_text.problem(view)
         put(self.figures, f"NO ANSWER {problem}" if problem else figures)
         self.figures.set_class(bool(problem), "away")
@@ -191,7 +183,7 @@ class Top(App[int]):
     def show_table(self) -> None:
         """Show the locks; the cursor stays on its lock, wherever that is now."""
         table, selected = self.table, self.selected_name
-        rows = top_text.rows(self.view, sort=self.sort, only=self.only, widths=self.widths)
+        rows = top_text.rows(self.view, self.shown[: top_text.MOST_ROWS], widths=self.widths)
         cells = [[Text(cell, STYLES[row.mark]) for cell in row.cells] for row in rows]
         names = [row.name for row in rows]
         if names == self.names:

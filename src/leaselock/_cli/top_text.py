@@ -6,14 +6,12 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._cli.deadlocks import deadlock_lines
-from leaselock._cli.formatting import escape, format_duration, short_name
+from leaselock._cli.formatting import elapsed, escape, format_duration, short_name
 from leaselock._cli.listing import (
     COLUMNS,
-    NEVER,
     NOTHING,
     cut,
     cut_middle,
-    oldest_wait,
     shown_name,
     sorted_locks,
 )
@@ -21,7 +19,7 @@ from leaselock._cli.show import lock_lines
 from leaselock.live import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leaselock import Holder, LockInfo, Waiter
     from leaselock.live import Change, View
@@ -31,13 +29,15 @@ LEGEND = f"{DEADLOCKED} part of a deadlock   {LATE} less than half of its lease 
 # Columns that need a wider terminal, and how wide it must be.
 WIDE = {"WAIT": 50, "LEASE": 60, "OLDEST": 68, "TOKEN": 100, "LABEL": 124}
 WIDTHS = {"HELD": 6, "LEASE": 6, "WAIT": 5, "OLDEST": 6, "TOKEN": 16, "LABEL": 20}
+# The table has the first of them: with 20,000, textual takes minutes for each new view.
+MOST_ROWS = 500
 # The padding of a column, and what the frame of the table takes.
 PADDING, FRAME = 2, 2
 
 
 def _oldest(lock: LockInfo) -> str:
-    since = oldest_wait(lock)
-    return NOTHING if since == NEVER else format_duration(time.time() - since)
+    waits = [waited for waiter in lock.waiters if (waited := elapsed(waiter)) is not None]
+    return format_duration(max(waits)) if waits else NOTHING
 
 
 CELLS: dict[str, Callable[[LockInfo], str]] = {
@@ -73,12 +73,17 @@ def column_widths(width: int) -> dict[str, int]:
     return {"NAME": name, "HOLDER": max(12, room - name), **visible}
 
 
-def rows(view: View, *, sort: str, only: str, widths: dict[str, int]) -> list[Row]:
-    """Return the table: the locks that contain the text *only*, in the order *sort*."""
+def matching(view: View, *, sort: str, only: str) -> list[LockInfo]:
+    """Return the locks that contain the text *only*, in the order *sort*."""
+    locks = sorted_locks(view.locks, sort)
+    text = only.casefold()
+    return [lock for lock in locks if matches(lock, text)] if text else locks
+
+
+def rows(view: View, locks: Sequence[LockInfo], *, widths: dict[str, int]) -> list[Row]:
+    """Return the table of these locks."""
     rows = []
-    for lock in sorted_locks(view.locks, sort):
-        if only and not matches(lock, only):
-            continue
+    for lock in locks:
         mark = mark_of(view, lock)
         texts = {name: escape(CELLS[name](lock)) for name in widths}
         texts["NAME"] = f"{mark} {texts['NAME']}"
@@ -90,11 +95,14 @@ def rows(view: View, *, sort: str, only: str, widths: dict[str, int]) -> list[Ro
     return rows
 
 
-def matches(lock: LockInfo, only: str) -> bool:
-    """Return whether the text is part of the lock's name, its label, its holders or waiters."""
+def matches(lock: LockInfo, text: str) -> bool:
+    """Return whether the text, in small letters, is part of the lock's name, of a label, or of the
+    name of a holder or waiter.
+    """
+    if text in lock.name.casefold():
+        return True
     people: list[Holder | Waiter] = [*lock.holders, *lock.waiters]
-    texts = [lock.name, *(f"{short_name(one)} {one.label or ''}" for one in people)]
-    return any(only.casefold() in text.casefold() for text in texts)
+    return any(text in f"{short_name(one)} {one.label or ''}".casefold() for one in people)
 
 
 def mark_of(view: View, lock: LockInfo) -> str:

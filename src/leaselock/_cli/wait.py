@@ -12,7 +12,7 @@ from leaselock._cli.exit_codes import Negative
 from leaselock._cli.formatting import format_duration
 from leaselock._cli.interactive import InteractiveWait
 from leaselock._cli.signals import Signals
-from leaselock._cli.store import open_client
+from leaselock._cli.store import open_client, outage_settings
 from leaselock._cli.watching import wait_until_held
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def do_wait(options: LockWaitOptions) -> int:
     To find out that a lock is free, the command queues for it, acquires it and releases it.
     """
     with Signals() as signals, open_client(options) as client:
-        lock = client.lock(options.name, label="leaselock wait")
+        lock = client.lock(options.name, label="leaselock wait", **outage_settings(options))
         if options.until == "held":
             _wait_until_held(client, lock, options, signals)
         else:

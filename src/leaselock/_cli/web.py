@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import secrets
 from typing import TYPE_CHECKING
 
@@ -72,13 +73,14 @@ async def _serve(options: WebOptions, listener: socket.socket, url: str, token: 
     from leaselock._web.server import serve
 
     async with open_as(AsyncClient, options) as client:
-        _announce(options, url, None if options.break_token_file else token)
+        printed = None if options.break_token_file else token
         await serve(
             client,
             listener,
             interval=options.interval,
             break_token=token,
             hosts=(options.host, *options.allow_host),
+            announce=lambda: _announce(options, url, printed),
         )
 
 
@@ -99,6 +101,12 @@ def _announce(options: WebOptions, url: str, token: str | None) -> None:
         say(f"locks can be broken with the token in {options.break_token_file}")
     if not listens_locally(url):
         say("warning: the names, holders and labels of all locks are shown to all who can reach it")
+        if not options.allow_host:
+            this = platform.node() or "NAME"
+            say(
+                "browsers and Prometheus reach it by an address, or as localhost. By a name they "
+                f"are refused (421) without --allow-host: --allow-host {this}"
+            )
         if options.allow_break or options.break_token_file:
             say("warning: the token is sent unencrypted unless a proxy adds TLS")
 

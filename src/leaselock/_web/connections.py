@@ -15,9 +15,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from leaselock._web.sparse_log import SparseLog
 
-if sys.platform != "win32":
-    import resource
-
 if TYPE_CHECKING:
     import asyncio
 
@@ -41,12 +38,21 @@ crowded = SparseLog()
 
 def most_connections() -> int:
     """How many connections may be open: fewer than the process may have descriptors."""
-    if sys.platform == "win32":
-        return MOST_CONNECTIONS
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
+    limit = descriptors()
+    if limit is None:
         return MOST_CONNECTIONS
     return max(LEAST_CONNECTIONS, min(MOST_CONNECTIONS, limit - RESERVED_DESCRIPTORS))
+
+
+def descriptors() -> int | None:
+    """How many descriptors the process may have; None if that is not limited."""
+    if sys.platform == "win32":
+        return None
+    else:  # noqa: RET505 # otherwise mypy looks for the module on Windows, too
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return None if limit == resource.RLIM_INFINITY else limit
 
 
 class Connection(H11Protocol):

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from leaselock._core.deadlocks import owner_of
-from leaselock._core.deadlocks import waits as edges_of
+from leaselock._core.client.deadlocks import owner_of
+from leaselock._core.client.deadlocks import waits as edges_of
 from leaselock.documents import deadlock_document, lock_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leaselock import Holder, LockInfo, Waiter
-    from leaselock._core.deadlocks import WaitEdge
+    from leaselock._core.client.deadlocks import WaitEdge
     from leaselock.live import Change, Monitor, View
 
     Document = dict[str, object]

@@ -14,13 +14,18 @@ from leaselock._web.application import MOST_VIEWERS, application
 from leaselock._web.connections import BACKLOG, Connection, most_connections
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from starlette.applications import Starlette
 
     from leaselock import AsyncClient
 
-ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+# Those that this system has.
+ENDING = tuple(
+    signal.Signals(getattr(signal, name))
+    for name in ("SIGHUP", "SIGINT", "SIGTERM", "SIGBREAK")
+    if hasattr(signal, name)
+)
 # Seconds for which requests may go on after a signal. Event streams end at once.
 GRACE = 3
 
@@ -87,8 +92,11 @@ async def serve(
     interval: float,
     break_token: str | None,
     hosts: Iterable[str],
+    announce: Callable[[], None],
 ) -> None:
-    """Serve the page until a signal of ENDING. A second one ends it without waiting."""
+    """Serve the page until a signal of ENDING. A second one ends it without waiting. *announce* is
+    called as soon as a signal ends it in order.
+    """
     app = application(
         client,
         interval=interval,
@@ -106,5 +114,9 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as with nohup
-            loop.add_signal_handler(number, stop)
+            try:
+                loop.add_signal_handler(number, stop)
+            except NotImplementedError:  # Windows
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
+    announce()
     await server.serve([listener])

@@ -35,18 +35,20 @@ from celery.exceptions import Ignore, Reject, Retry
 from celery.utils import uuid
 
 from leaselock import AcquireTimeout, Client, LeaseLost, NotHeld, StoreError
-from leaselock._api.guard import Guard
+from leaselock._api.guard import Guard, checked_busy, no_lock
+from leaselock._core.client.validation import checked_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self, Unpack
 
-    from leaselock import Holder, Lease, Lock
+    from leaselock import Holder, Lease, Lock, LockArguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # What becomes of a task whose lock is busy: it runs later, is dropped, or goes back to the broker.
-IfBusy = Literal["retry", "ignore", "reject"]
+IfBusy = Literal["retry", "skip", "reject"]
 # What a call that sends a unique task does while an equal one is queued or runs.
 IfQueued = Literal["skip", "raise"]
 
@@ -61,6 +63,18 @@ LABEL = "celery "
 log = logging.getLogger("leaselock.contrib.celery")
 
 _clients: dict[tuple[int, str, bool], Client] = {}
+_hooks: list[Callable[[Client], object]] = []
+
+
+def on_client(hook: Callable[[Client], object]) -> None:
+    """Call *hook* with each client that this module makes, in each worker process: for metrics.
+
+    >>> on_client(leaselock.contrib.prometheus.instrument)
+    """
+    _hooks.append(hook)
+    for (pid, _, _), client in list(_clients.items()):
+        if pid == os.getpid():
+            hook(client)
 
 
 def client_of(store: Any, *, runs: bool = False) -> Client:
@@ -73,7 +87,11 @@ def client_of(store: Any, *, runs: bool = False) -> Client:
     key = (os.getpid(), str(store), runs)
     client = _clients.get(key)
     if client is None:
-        client = _clients.setdefault(key, Client(store, label="celery"))
+        made = Client(store, label="celery")
+        client = _clients.setdefault(key, made)
+        if client is made:
+            for hook in _hooks:
+                hook(client)
     return client
 
 
@@ -83,24 +101,26 @@ def single(
     store: Any = None,
     busy: IfBusy = "retry",
     countdown: float = 30.0,
-    timeout: float = 0.0,
-    **options: Any,
+    **options: Unpack[LockArguments],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate the function of a bound task: it runs while it holds the lock *name*.
+    """Decorate the function of a bound task: it runs while it holds the lock *name*. It goes below
+    `@app.task`; above it TypeError is raised, because a worker would run the task without it.
 
     *name* is a format string over the parameters of the task. *store* is that of `Client`, the
-    default $LEASELOCK_URL. If another task holds the lock for longer than *timeout* seconds, the
-    task is retried after *countdown* seconds, as often as its `max_retries` allows (None: without
-    limit); or, as *busy* says, ignored or rejected (with `acks_late`: given back to the broker).
+    default $LEASELOCK_URL. If another task holds the lock for longer than *timeout* seconds (0),
+    the task is retried after *countdown* seconds, as often as its `max_retries` allows (None: no
+    limit); or, as *busy* says, skipped or rejected (with `acks_late`: given back to the broker).
     The broker delivers a rejected task again at once: without a *timeout* of some seconds, it goes
     around hundreds of times a second while the lock is busy.
     *options* are those of `Client.lock`.
     """
-    if busy not in ("retry", "ignore", "reject"):
-        raise ValueError(f"busy is 'retry', 'ignore' or 'reject', not {busy!r:.80}")
+    checked_busy(busy, get_args(IfBusy), renamed="ignore")
+    options.setdefault("timeout", 0.0)
+    guard = Guard(no_lock, name, "wait", options)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        signature = inspect.signature(function)
+        checked_body(function, awaited=False, written="@single(...)")
+        signature = guard.signature(function)
 
         @functools.wraps(function)
         def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -112,7 +132,7 @@ def single(
                     f"{function.__qualname__} is no bound task, and could not be retried while "
                     f"{name!r} is busy: write @app.task(bind=True), and self as its first parameter"
                 )
-            lock = client_of(store).lock(name.format(**bound.arguments), timeout=timeout, **options)
+            lock = client_of(store).lock(guard.name(signature, args, kwargs), **guard.options)
             entered = False
             try:
                 with lock:
@@ -131,7 +151,7 @@ def single(
 
 def _put_off(task: Any, late: AcquireTimeout, busy: IfBusy, countdown: float) -> NoReturn:
     """Raise what makes Celery retry, ignore or reject the task; *late* says who holds the lock."""
-    if busy == "ignore":
+    if busy == "skip":
         raise Ignore(str(late))
     if busy == "reject":
         raise Reject(str(late), requeue=True)
@@ -150,7 +170,7 @@ def unique(
     busy: IfQueued = "skip",
     countdown: float = 5.0,
     base: type[Any] = Task,
-    **options: Any,
+    **options: Unpack[LockArguments],
 ) -> type[Any]:
     """Return the base class of a task that is not queued while an equal one is queued or runs.
 
@@ -175,14 +195,14 @@ def unique(
     >>> sync.delay(5).id == sync.delay(5).id    # the second one was not queued
     True
     """
-    if busy not in get_args(IfQueued):
-        raise ValueError(f"busy is 'skip' or 'raise', not {busy!r:.80}")
+    checked_busy(busy, get_args(IfQueued))
     for what, seconds in (("queued", queued), ("countdown", countdown)):
         if not seconds > 0:
             raise ValueError(f"{what} is a number of seconds above 0, not {seconds!r:.80}")
     options.setdefault("timeout", 0.0)
     options["owner"] = "lock"
-    settings = _Unique(name, store, queued, busy, countdown, options)
+    guard = Guard(no_lock, name, "wait", options)
+    settings = _Unique(name, store, queued, busy, countdown, guard.options)
     # Celery's own `__call__` would begin a new request.
     wrapped = base.__call__ is not Task.__call__
     members = {"abstract": True, "leaselock": settings, "_base_is_called": wrapped}
@@ -247,11 +267,21 @@ class _UniqueTask(Task):  # type: ignore[misc]
     _base_is_called: bool
     _guard: Guard[None]
 
+    def __new__(cls, *function: object) -> Self:
+        """An instance for Celery; TypeError if `unique` is used as a decorator."""
+        if function:
+            raise TypeError(
+                "unique(...) returns the base class of a task, and is no decorator: write "
+                "@app.task(bind=True, base=unique(...)) above the function"
+            )
+        made: Self = super().__new__(cls)
+        return made
+
     @classmethod
     def on_bound(cls, app: Any) -> None:
         """Check that the name needs no more than the parameters of the task."""
         super().on_bound(app)
-        cls._guard = Guard(_no_lock, cls.leaselock.template, "wait", {})
+        cls._guard = Guard(no_lock, cls.leaselock.template, "wait", {})
         # Of an unbound task, `run` is a static method; of a bound one it has `self`.
         cls._guard.signature(cls.run)
 
@@ -387,10 +417,6 @@ class _UniqueTask(Task):  # type: ignore[misc]
         again.options["headers"] = {**(again.options.get("headers") or {}), TOKEN: token}
         super().apply_async(again.args, again.kwargs, **again.options)
         return Retry(why, when=seconds)
-
-
-def _no_lock(*_: object, **__: object) -> None:
-    """A guard of a task makes its locks itself."""
 
 
 def _seconds(options: dict[str, Any], relative: str, absolute: str) -> float | None:

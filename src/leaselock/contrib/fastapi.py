@@ -7,8 +7,9 @@
         ...
 
 The lock is acquired before the function runs, and released when it has returned, before the
-response is sent. A busy lock is answered with 423 (Locked), a lost lease with 503. The name may be
-that of a dependency, such as one that knows the user:
+response is sent. A busy lock is answered with 423 (Locked), a lost lease or a store that does not
+answer with 503. Several locks are one dependency, `locked_all`. The name may be that of a
+dependency, such as one that knows the user:
 
     def of_user(user: Annotated[User, Depends(current_user)]) -> str:
         return f"user:{user.id}"
@@ -19,38 +20,60 @@ that of a dependency, such as one that knows the user:
 
 from __future__ import annotations
 
+import functools
+import inspect
+import logging
 import string
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
 
-from leaselock import AcquireTimeout, AsyncClient, InvalidName, LeaseLost
-from leaselock._core.validation import checked_name
+from leaselock import (
+    AcquireTimeout,
+    AsyncClient,
+    InvalidName,
+    LeaseLost,
+    LockArguments,
+    StoreError,
+)
+from leaselock._core.client.validation import checked_name, refuse, refuse_wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
+    from typing import Unpack
 
     from fastapi.dependencies.models import Dependant
     from starlette.applications import Starlette
 
-    from leaselock import AsyncLease
+    from leaselock import AsyncLock, AsyncLockAll
+
+log = logging.getLogger("leaselock.contrib.fastapi")
 
 # How long a request waits for a lock unless it says otherwise, in seconds.
 TIMEOUT = 5.0
 AGAIN = {"Retry-After": "1"}
-# The attribute of a dependency that has the format string of its lock's name.
-TEMPLATE = "leaselock_name"
+# The reasons of a StoreError that may pass by themselves.
+OUTAGE = ("unreachable", "refused")
+# The attributes of a dependency that have the format strings of its locks' names, and all names.
+TEMPLATES, NAMES = "leaselock_templates", "leaselock_names"
+# What a request holds, in its scope.
+SCOPE = "leaselock"
+_SEVERAL = (
+    "a request depends on several locks by several locked(...): two requests that acquire them in "
+    "different orders would wait for each other. Depend on locked_all(...), with all their names"
+)
 
 
 def lifespan(
-    store: Any = None, **options: Any
+    store: Any = None, *, instrument: Callable[[AsyncClient], object] | None = None, **options: Any
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """Return a lifespan that opens an AsyncClient as `app.state.leaselock`, and closes it.
 
-    *store* and *options* are those of AsyncClient. Inside a lifespan of your own write
+    *store* and *options* are those of AsyncClient. *instrument* is called with the client, such as
+    `leaselock.contrib.prometheus.instrument`. Inside a lifespan of your own write
     `async with lifespan(...)(app): yield`. At the start it raises RuntimeError if a lock's name
     needs a parameter that the path of its route does not have.
     """
@@ -59,69 +82,155 @@ def lifespan(
     async def opened(app: Starlette) -> AsyncIterator[None]:
         _check_routes(app)
         async with AsyncClient(store, **options) as app.state.leaselock:
+            if instrument is not None:
+                instrument(app.state.leaselock)
             yield
 
     return opened
 
 
-def locked(
-    name: str | Callable[..., Any] | Dependency, *, timeout: float | None = TIMEOUT, **options: Any
-) -> Any:
+Name: TypeAlias = "str | Callable[..., Any] | Dependency"
+Make: TypeAlias = "Callable[..., AbstractAsyncContextManager[Any]]"
+
+
+def locked(name: Name, **options: Unpack[LockArguments]) -> Any:
     """Return a dependency that holds a lock while a request is handled; its value is the lease.
 
     *name* is a format string over the parameters of the path, "order:{order}"; or a dependency that
-    returns the name: a function, or `Depends(function)`. *timeout* is in seconds; it and *options*
-    are those of `AsyncClient.lock`, with *owner* "lock": each request is an owner of its own. The
-    client does not see who holds a busy lock. A name that is no format string, or is invalid
+    returns the name: a function, or `Depends(function)`. *options* are those of `AsyncClient.lock`,
+    with *owner* "lock", because each request is an owner of its own, and a *timeout* of 5 seconds.
+    The client does not see who holds a busy lock. A name that is no format string, or is invalid
     whatever the parameters are, raises ValueError.
+
+    A request that needs several locks depends on `locked_all`: two `locked` of different names
+    raise RuntimeError at the start, because two requests could wait for each other. Of the same
+    name, they are one lock.
 
     >>> @app.post("/checkout")
     ... async def checkout(lease: Annotated[AsyncLease, locked(of_user, timeout=2)]): ...
     """
-    options.setdefault("owner", "lock")
+    return _dependency((name,), options, _one)
+
+
+def locked_all(*names: Name, **options: Unpack[LockArguments]) -> Any:
+    """Return a dependency that holds several locks while a request is handled, all or none; its
+    value is their `AsyncLeases`.
+
+    They are acquired in the order of their names, within one *timeout*, so that requests cannot
+    wait for each other. The same name twice is one lock. Otherwise as `locked`.
+
+    >>> @app.post("/accounts/{source}/transfer/{target}")
+    ... async def transfer(
+    ...     leases: Annotated[AsyncLeases, locked_all("account:{source}", "account:{target}")]
+    ... ): ...
+    """
+    if not names:
+        raise ValueError("locked_all needs the names of locks")
+    return _dependency(names, options, _several)
+
+
+class _Locked(Dependency):
+    """The dependency, which is no decorator."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        raise TypeError(
+            "locked is no decorator: write `lease: Annotated[AsyncLease, locked(...)]` as a "
+            "parameter of the function, or @app.post(path, dependencies=[locked(...)])"
+        )
+
+
+def _dependency(names: Sequence[Name], arguments: LockArguments, make: Make) -> Any:
+    how: dict[str, Any] = {"owner": "lock", "timeout": TIMEOUT, **arguments}
+    refuse("guard", how.keys() - LockArguments.__annotations__)
+    needed = [_needed(name) for name in names]
+
+    async def held(request: Request, **found: Any) -> AsyncIterator[Any]:
+        texts = [
+            _rendered(each, request) if isinstance(each, str) else found[f"name_{number}"]
+            for number, each in enumerate(needed)
+        ]
+        async with _held(request, texts, functools.partial(make, how=how)) as lease:
+            yield lease
+
+    by_keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("request", by_keyword, annotation=Request)]
+    for number, each in enumerate(needed):
+        if not isinstance(each, str):
+            annotation = Annotated[Any, each]
+            name = f"name_{number}"
+            parameters.append(inspect.Parameter(name, by_keyword, annotation=annotation))
+    held.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    setattr(held, TEMPLATES, tuple(each for each in needed if isinstance(each, str)))
+    setattr(held, NAMES, frozenset(names))
+    # Before the response is sent: what has lost its lock is not answered with success.
+    return _Locked(held, scope="function")
+
+
+def _needed(name: Name) -> str | Dependency:
+    """What a request needs for the name of a lock: a format string, or a dependency."""
+    refuse_wrapped(name, "locked(...)")
     if isinstance(name, str):
-        template: str | None = name
         if not _fields(name):
             checked_name(name.format())
+        return name
+    return name if isinstance(name, Dependency) else Depends(name)
 
-        async def named(request: Request) -> str:
-            return _rendered(name, request)
 
-        given = Depends(named)
-    else:
-        template = None
-        given = name if isinstance(name, Dependency) else Depends(name)
-
-    async def held(request: Request, name: Annotated[Any, given]) -> AsyncIterator[AsyncLease]:
-        client: AsyncClient | None = getattr(request.app.state, "leaselock", None)
-        if client is None:
-            raise RuntimeError(
-                "this application has no client of leaselock: give it lifespan=lifespan(...); "
-                "that of an application in which it is mounted does not count"
-            )
-        try:
-            lock = client.lock(name, timeout=timeout, **options)
-        except InvalidName as error:  # by a parameter of the path, which the client has chosen
-            raise HTTPException(422, str(error)) from error
-        entered = False
-        try:
-            async with lock as lease:
-                entered = True
+@asynccontextmanager
+async def _held(request: Request, names: list[str], make: Callable[..., Any]) -> AsyncIterator[Any]:
+    """Hold the locks for a request, and answer it where that fails."""
+    client: AsyncClient | None = getattr(request.app.state, "leaselock", None)
+    if client is None:
+        raise RuntimeError(
+            "this application has no client of leaselock: give it lifespan=lifespan(...); "
+            "that of an application in which it is mounted does not count"
+        )
+    # What this request holds already, by dependencies before this one.
+    holds: dict[tuple[str, ...], Any] = request.scope.setdefault(SCOPE, {})
+    wanted = tuple(sorted(set(map(str, names))))
+    if wanted in holds:
+        yield holds[wanted]
+        return
+    if holds:
+        raise RuntimeError(_SEVERAL)
+    entered = False
+    try:
+        async with make(client, names) as lease:
+            entered, holds[wanted] = True, lease
+            try:
                 yield lease
-        except AcquireTimeout as error:
-            if entered:  # an error of the function, about a lock of its own
-                raise
-            raise HTTPException(423, f"{lock.name!r} is locked", AGAIN) from error
-        except LeaseLost as error:
-            if error.name != lock.name:  # as above
-                raise
-            raise HTTPException(503, f"{lock.name!r} was lost", AGAIN) from error
+            finally:
+                del holds[wanted]
+    except Exception as error:
+        if (answer := _answer(error, names, entered=entered)) is None:
+            raise
+        raise answer from error
 
-    # Not the text of `from __future__ import annotations`: *given* is local to this call.
-    held.__annotations__ = {"request": Request, "name": Annotated[Any, given]}
-    setattr(held, TEMPLATE, template)
-    # Before the response is sent: what has lost its lock is not answered with success.
-    return Depends(held, scope="function")
+
+def _answer(error: Exception, names: list[str], *, entered: bool) -> HTTPException | None:
+    """The answer to a request whose lock was not acquired or not held; None for an error of its
+    function, which may be about a lock of its own.
+    """
+    if isinstance(error, LeaseLost) and error.name in names:
+        return HTTPException(503, f"{error.name!r} was lost", AGAIN)
+    if entered:
+        return None
+    if isinstance(error, InvalidName):  # by a parameter of the path, which the client has chosen
+        return HTTPException(422, str(error))
+    if isinstance(error, AcquireTimeout):
+        return HTTPException(423, f"{error.name!r} is locked", AGAIN)
+    if isinstance(error, StoreError) and error.reason in OUTAGE:
+        log.warning("answered 503, because the store of locks does not answer: %s", error)
+        return HTTPException(503, "the store of locks does not answer", AGAIN)
+    return None
+
+
+def _one(client: AsyncClient, names: list[str], how: dict[str, Any]) -> AsyncLock:
+    return client.lock(names[0], **how)
+
+
+def _several(client: AsyncClient, names: list[str], how: dict[str, Any]) -> AsyncLockAll:
+    return client.lock_all([client.lock(name, **how) for name in names], timeout=how["timeout"])
 
 
 def _fields(template: str) -> set[str]:
@@ -135,7 +244,10 @@ def _check_routes(app: Starlette) -> None:
     for route in _routes(app):
         dependant: Dependant | None = getattr(route, "dependant", None)
         known = getattr(route, "param_convertors", {})
-        for template in _templates(dependant) if dependant else ():
+        locks = list(_locks(dependant)) if dependant else []
+        if len({getattr(lock, NAMES) for lock in locks}) > 1:
+            raise RuntimeError(f"{getattr(route, 'path', route)}: {_SEVERAL}")
+        for template in [name for lock in locks for name in getattr(lock, TEMPLATES)]:
             if missing := sorted(_fields(template) - set(known)):
                 raise RuntimeError(_unknown(template, repr(missing[0]), known))
 
@@ -147,13 +259,12 @@ def _routes(app: Starlette) -> Iterator[object]:
         yield from included() if included else (route,)
 
 
-def _templates(dependant: Dependant) -> Iterator[str]:
-    """The names of the locks that a route depends on."""
-    template = getattr(dependant.call, TEMPLATE, None)
-    if template is not None:
-        yield template
+def _locks(dependant: Dependant) -> Iterator[object]:
+    """The locks that a route depends on."""
+    if hasattr(dependant.call, TEMPLATES):
+        yield dependant.call
     for each in dependant.dependencies:
-        yield from _templates(each)
+        yield from _locks(each)
 
 
 def _unknown(template: str, missing: object, known: Iterable[str]) -> str:

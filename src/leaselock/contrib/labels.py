@@ -14,7 +14,6 @@ OUTCOMES = {
     "granted": "acquired",
     "timed_out": "timeout",
     "failed": "error",
-    "unlocked": "unlocked",
     "cancelled": "cancelled",
 }
 # At most this many values of the label `lock`; further ones are counted as OTHERS.

@@ -19,7 +19,7 @@ try:
 except ImportError:  # the program runs without it, and so do its locks
     metrics = trace = None  # type: ignore[assignment]
 
-from leaselock._core.events import LATE
+from leaselock._core.client.events import LATE
 from leaselock.contrib.labels import OUTCOMES, Labels, family
 from leaselock.version import __version__
 

@@ -5,12 +5,12 @@
     client = leaselock.Client(...)
     instrument(client)
 
-Only histograms and counters, so it also works in prometheus_client's multiprocess mode. Series are
+It also works in prometheus_client's multiprocess mode: the gauges `leaselock_held` and
+`leaselock_waiting` are the sums of the processes that live. Series are
 labelled with the *family* of a lock's name, not with the name: one series for each order would be
 too many. There are at most 200 families; further ones are counted as "(others)". The series of a
 family end when no event used it for an hour, but for multiprocess mode, which cannot remove series.
-Counters start at 0 with the first acquire of a family, so that `increase` sees the first loss; so
-does the acquire histogram for bodies that run without their lock ("unlocked").
+Counters start at 0 with the first acquire of a family, so that `increase` sees the first loss.
 What a store holds now is a question to the store: `leaselock ls --json`.
 """
 
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from leaselock._core.events import LATE
+from leaselock._core.client.events import LATE
 from leaselock.contrib.labels import IDLE, OUTCOMES, Labels, family
 
 if TYPE_CHECKING:
@@ -77,6 +77,13 @@ class Metrics:
         self.broken = Counter(
             "leaselock_broken", "Locks broken by force.", ("lock",), registry=registry
         )
+        # A process that has died holds no locks and waits for none.
+        how: dict[str, Any] = {"registry": registry, "multiprocess_mode": "livesum"}
+        self.held = Gauge("leaselock_held", "Locks that are held.", ("lock",), **how)
+        self.waiting = Gauge("leaselock_waiting", "Acquires that wait.", ("lock",), **how)
+        # What was added to a gauge, and is subtracted from it: the label by the acquisition.
+        self.holds: dict[str, str] = {}
+        self.waits: dict[str, str] = {}
         idle = float("inf") if MULTIPROCESS in os.environ else IDLE
         self.locks = Labels(begin=self._begin, end=self._end, idle=idle)
 
@@ -84,12 +91,16 @@ class Metrics:
         """Start the counters of a label at 0: `increase` does not see the first value of one."""
         for counter in (self.lost, self.failed, self.late, self.broken):
             counter.labels(lock)
-        self.acquire.labels(lock, OUTCOMES["unlocked"])
+        for gauge in (self.held, self.waiting):
+            gauge.labels(lock)
 
     def _end(self, lock: str) -> None:
         """Remove the series of a label."""
         for metric in (self.slack, self.lost, self.failed, self.late, self.broken):
             metric.remove(lock)
+        for gauge, counted in ((self.held, self.holds), (self.waiting, self.waits)):
+            if lock not in counted.values():  # a hold may last for hours without an event
+                gauge.remove(lock)
         for outcome in OUTCOMES.values():
             self.acquire.remove(lock, outcome)
         for outcome in HOLD_OUTCOMES:
@@ -98,6 +109,7 @@ class Metrics:
     def record(self, event: Event, text: str) -> None:
         """Count one event of a lock whose label is *text*."""
         lock = self.locks.use(text)
+        self._count(event, lock)
         if event.kind in OUTCOMES:
             self.acquire.labels(lock, OUTCOMES[event.kind]).observe(event.seconds)
         elif event.kind in HOLD_OUTCOMES:
@@ -111,6 +123,19 @@ class Metrics:
             self.broken.labels(lock).inc()
         if event.kind == "lost":
             self.lost.labels(lock).inc()
+
+    def _count(self, event: Event, lock: str) -> None:
+        """What is held, and what waits."""
+        if event.kind == "busy" and event.id not in self.waits:
+            self.waits[event.id] = lock
+            self.waiting.labels(lock).inc()
+        elif event.kind in OUTCOMES and (waited := self.waits.pop(event.id, None)) is not None:
+            self.waiting.labels(waited).dec()
+        if event.kind == "granted":
+            self.holds[event.id] = lock
+            self.held.labels(lock).inc()
+        elif event.kind in HOLD_OUTCOMES and (held := self.holds.pop(event.id, None)) is not None:
+            self.held.labels(held).dec()
 
 
 @cache

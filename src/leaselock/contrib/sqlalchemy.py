@@ -12,16 +12,27 @@ Each UPDATE and DELETE of the row compares and writes the fencing token in one s
 SQLAlchemy's own version counter. FenceRejected is raised if a newer holder has written the row, and
 StaleDataError if another session has written it since this one read it. Statements for many rows,
 such as `session.execute(update(Account))`, are not compared.
+
+`refuse_in_transactions(client, Session)` has the client refuse locks that would be released before
+the commit.
 """
 
 from __future__ import annotations
 
+import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, event, inspect
-from sqlalchemy.orm import Mapped, mapped_column, object_session
+from sqlalchemy.orm import (
+    Mapped,
+    Session,
+    SessionTransaction,
+    SessionTransactionOrigin,
+    mapped_column,
+    object_session,
+)
 
 from leaselock import FenceRejected
 
@@ -29,10 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy import Connection
-    from sqlalchemy.orm import Mapper
+    from sqlalchemy.orm import Mapper, scoped_session, sessionmaker
 
-    from leaselock import AsyncLease, Lease
+    from leaselock import AsyncClient, AsyncLease, Client, Lease
 
+_begun: ContextVar[tuple[weakref.ref[SessionTransaction], ...]] = ContextVar(
+    "leaselock_transactions", default=()
+)
 _token: ContextVar[int | None] = ContextVar("leaselock_fence", default=None)
 
 
@@ -45,6 +59,45 @@ def fencing(lease: Lease | AsyncLease) -> Iterator[None]:
         yield
     finally:
         _token.reset(before)
+
+
+def refuse_in_transactions(
+    client: Client | AsyncClient,
+    sessions: type[Session] | sessionmaker[Any] | scoped_session[Any] = Session,
+) -> None:
+    """Have *client* raise RuntimeError for a lock that is acquired inside `with session.begin()` of
+    one of these *sessions* in the same thread or task: it would be released before the commit, and
+    the next holder would read the rows as they were.
+
+    Write ``with client.lock(name), session.begin():``, or take `leaselock.sql.lock` inside the
+    transaction. A transaction that a session has begun by itself does not count: only the program
+    knows whether it commits before the lock ends. Of an AsyncSession, give the
+    `sync_session_class`.
+
+    >>> refuse_in_transactions(client, Session)
+    """
+    event.listen(sessions, "after_transaction_create", _note_begin)
+    client._core.check_acquires(_check)
+
+
+def _note_begin(_session: Session, transaction: SessionTransaction) -> None:
+    if transaction.parent is None and transaction.origin is SessionTransactionOrigin.BEGIN:
+        _begun.set((*_open(), weakref.ref(transaction)))
+
+
+def _open() -> list[weakref.ref[SessionTransaction]]:
+    """The transactions that this thread or task has begun, and that have not ended."""
+    return [each for each in _begun.get() if (begun := each()) is not None and begun.is_active]
+
+
+def _check() -> None:
+    if _open():
+        raise RuntimeError(
+            "this lock would be acquired inside `with session.begin()` and released before the "
+            "commit, so that the next holder would not see what this one has written: write "
+            "`with client.lock(name), session.begin():`, or take leaselock.sql.lock(session, name) "
+            "inside the transaction"
+        )
 
 
 class FencedMixin:

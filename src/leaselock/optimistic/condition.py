@@ -10,7 +10,7 @@ import operator
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from leaselock._core.validation import checked_token
+from leaselock._core.client.validation import checked_token
 from leaselock.errors import FenceRejected, NotApplied, OutcomeUnknown, RowNotFound, StaleVersion
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
-from leaselock._core.timing import pause
-from leaselock._core.validation import checked_timeout
+from leaselock._core.client.timing import pause
+from leaselock._core.client.validation import checked_timeout
 from leaselock._drivers.system_env import SystemEnv, now
 from leaselock.optimistic.conflicts import is_conflict
 

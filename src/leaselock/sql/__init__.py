@@ -12,8 +12,8 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from leaselock._core.effects import FOREVER
-from leaselock._core.validation import checked_name, checked_timeout
+from leaselock._core.client.validation import checked_name, checked_timeout
+from leaselock._core.contract.effects import FOREVER
 from leaselock._drivers.system_env import now
 from leaselock.sql import plain
 

@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from leaselock._core.timing import pause
+from leaselock._core.client.timing import pause
 from leaselock._drivers.system_env import SystemEnv, now
 from leaselock.errors import NotApplied
 from leaselock.sql.steps import (

@@ -13,7 +13,7 @@ import math
 from typing import TYPE_CHECKING
 
 from leaselock._backends.sql.keys import ADVISORY, number
-from leaselock._core.effects import FOREVER
+from leaselock._core.contract.effects import FOREVER
 from leaselock._drivers.system_env import now
 from leaselock.errors import NotApplied
 from leaselock.sql.steps import Autocommit, Execute, autocommits, code_of, timed_out

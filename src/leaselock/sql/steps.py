@@ -1,4 +1,4 @@
-"""The steps of taking a lock, which `alchemy` carries out, blocking or asynchronously.
+"""The steps of taking a lock, which `alchemy` and `plain` carry out, blocking or asynchronously.
 
 A generator yields steps and is sent their results. An error of the database is raised at the step
 that caused it. So taking a lock is written once, without a connection or an event loop.

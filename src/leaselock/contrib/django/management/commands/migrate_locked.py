@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
+from django.db import connections
+from django.db.migrations.executor import MigrationExecutor
 
 from leaselock import AcquireTimeout
 from leaselock.contrib.django import client, make_tables
@@ -33,8 +35,25 @@ class Command(migrate.Command):
     def handle(self, *args: Any, lock_timeout: float, **options: Any) -> Any:
         """Run `migrate` under the lock of its database."""
         make_tables()
+        lock = client().lock(f"migrate:{options['database']}", timeout=lock_timeout)
         try:
-            with client().lock(f"migrate:{options['database']}", timeout=lock_timeout):
-                return super().handle(*args, **options)
+            lease = lock.try_acquire()
+            waited = lease is None
+            if lease is None:
+                self._say(f"Waiting for another process that migrates: {lock.holder()}", options)
+                lease = lock.acquire()
         except AcquireTimeout as error:
             raise CommandError(str(error)) from error
+        with lease:
+            if waited and not self._pending(options["database"]):
+                self._say("Skipped: the other process has migrated.", options)
+            return super().handle(*args, **options)
+
+    def _say(self, text: str, options: dict[str, Any]) -> None:
+        if options["verbosity"] > 0:
+            self.stdout.write(text)
+
+    def _pending(self, database: str) -> bool:
+        """Whether there are migrations to apply."""
+        executor = MigrationExecutor(connections[database])
+        return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
