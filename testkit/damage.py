@@ -351,7 +351,6 @@ def in_documents(
     both = {
         **{"id": (*texts, "x", "x:1"), "client": (*texts, "", "../x"), "since": times},
         **{"metadata": texts, "beat": counts, "mode": (*texts, "", "both"), "permits": counts},
-        "tokens": (*counts, 0),
     }
     held = {
         **both,
@@ -364,7 +363,6 @@ def in_documents(
         "holds": ("id", "client", "token", "beat", "lasts", "since", "metadata"),
         "queue": ("id", "client", "beat", "lease", "since", "metadata"),
     }
-    del held["tokens"]  # which a hold does not have
     parts = (("", header, ALL), ("holds", held, ALL), ("queue", queued, ("waited",)))
     metadata = ("junk", "", "{", "[1]", "null", "\N{SNOWMAN}")
     return [

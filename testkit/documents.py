@@ -27,8 +27,8 @@ from leaselock._backends.document.adapter import (
 )
 from leaselock._backends.document.store import document_store, opened
 from leaselock._backends.url import decoded, parse, yes_or_no
-from leaselock._core.backend import Finding
-from leaselock._core.lifecycle import BlockingNode
+from leaselock._core.contract.backend import Finding
+from leaselock._core.contract.lifecycle import BlockingNode
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
 
 
 def install(folder: Path, scheme: str, value: str) -> None:
@@ -15,3 +23,22 @@ def install(folder: Path, scheme: str, value: str) -> None:
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[leaselock.stores]\n{scheme} = {value}\n")
+
+
+@contextmanager
+def installed(at: Path, /, **stores: str) -> Iterator[Path]:
+    """Install stores, by scheme, for this process and those that it starts."""
+    for scheme, value in stores.items():
+        install(at, scheme.replace("_", "-"), value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path, str(at)])
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(at)]))
+        yield at
+
+
+@contextmanager
+def documents(folder: Path) -> Iterator[Path]:
+    """Install the two stores of documents for tests."""
+    memory, files = "testkit.documents:MEMORY", "testkit.documents:FOLDER"
+    with installed(folder, documents=memory, documents_in=files):
+        yield folder

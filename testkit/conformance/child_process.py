@@ -17,7 +17,7 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
-from leaselock._core.hold import RAN_OUT
+from leaselock._core.client.hold import RAN_OUT
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Child:
 
     abandoned = False
     """It belongs to a try that has failed."""
+    killed = False
+    """It was killed by the test. Windows has no exit code that says so."""
 
     def __init__(
         self, harness: Environment, driver: str, body: Callable[..., Any], arguments: Sequence[Any]
@@ -79,7 +81,7 @@ class Child:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.words.append(line.decode().rstrip("\n"))
+            self.words.append(line.decode().rstrip("\r\n"))
 
     async def wait_for_word(self, word: str) -> None:
         """Wait until the process has sent *word*."""
@@ -92,15 +94,22 @@ class Child:
 
     def kill(self) -> None:
         """Kill the process."""
+        self.killed = True
         self.process.kill()
 
     def freeze(self) -> None:
         """Stop the process."""
-        self.process.send_signal(signal.SIGSTOP)
+        if sys.platform == "win32":
+            _on_windows("NtSuspendProcess", self.process)
+        else:
+            self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Continue the stopped process."""
-        self.process.send_signal(signal.SIGCONT)
+        if sys.platform == "win32":
+            _on_windows("NtResumeProcess", self.process)
+        else:
+            self.process.send_signal(signal.SIGCONT)
 
     def ended(self) -> bool:
         """Return whether the process has ended."""
@@ -108,7 +117,7 @@ class Child:
 
     def check(self) -> None:
         """Raise an error if the process has failed; it may have been killed."""
-        if not self.abandoned and self.ended():
+        if not (self.abandoned or self.killed) and self.ended():
             assert self.process.returncode <= 0, self.error_text()
 
     async def end(self) -> None:
@@ -127,6 +136,17 @@ class Child:
         self.reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()
+
+
+if sys.platform == "win32":
+
+    def _on_windows(function: str, process: subprocess.Popen[bytes]) -> None:
+        """Suspend or resume a process: there are no signals for that."""
+        import ctypes
+
+        call = getattr(ctypes.WinDLL("ntdll"), function)
+        call.argtypes = (ctypes.c_void_p,)
+        assert call(int(process._handle)) == 0  # type: ignore[attr-defined]
 
 
 class Fork:

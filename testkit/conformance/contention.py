@@ -55,18 +55,6 @@ async def first_waiter_is_reported_before_the_next_look(harness: Harness) -> Non
     await waiting.join()
 
 
-@scenario("has_queue", "notifies_holder", "local_handoffs")
-async def first_waiter_of_the_same_client_is_reported_too(harness: Harness) -> None:
-    """The store does not see it."""
-    lease = await harness.must_acquire(harness.lock("a", lease=LONG_LEASE))
-    assert not lease.contended
-    await harness.pause(0.5)
-    waiting = harness.spawn(_hold, harness.lock("a", lease=LONG_LEASE))
-    await harness.wait_until(lambda: lease.contended, LOOKS_AFTER)
-    await lease.release()
-    await waiting.join()
-
-
 @scenario("has_queue")
 async def callback_comes_again_when_another_one_waits(harness: Harness) -> None:
     """After the first waiter has given up."""

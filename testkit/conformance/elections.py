@@ -135,9 +135,14 @@ async def a_leader_that_lost_campaigns_again(harness: Harness) -> None:
     one = Worker(harness, "one", terms)
     one.election = one.client.election("e", lease=harness.store.lease)
     first = harness.spawn(one.run)
-    await harness.wait_until(lambda: bool(terms))
-    assert await harness.client().break_lock("e") is not None
-    await harness.wait_until(lambda: len(terms) == 2)
+    other = harness.client()
+
+    async def is_broken() -> bool:
+        """A lease of a busy machine may end by itself, and begins again."""
+        return await other.break_lock("e") is not None
+
+    await harness.wait_until(is_broken)
+    await harness.wait_until(lambda: len(terms) >= 2)
     one.stopped = True
     assert await first.join() == "one"
     assert terms[1][1] > terms[0][1]

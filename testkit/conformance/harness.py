@@ -11,17 +11,17 @@ import abc
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
-from leaselock._core.hold import RAN_OUT
-from leaselock.errors import ClientClosed, LeaseLost, NotApplied, OutcomeUnknown, not_applied
+from leaselock._core.client.hold import RAN_OUT
+from leaselock.errors import ClientClosed, LeaseLost, NotApplied, OutcomeUnknown
 from testkit.conformance.child_process import Child, Fork
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leaselock._core.backend import Backend, Busy, Claim, Grant
-    from leaselock._core.hold_registry import HoldRegistry
+    from leaselock._core.client.claim_registry import ClaimRegistry
+    from leaselock._core.contract.backend import Backend, Busy, Claim, Grant
     from testkit.conformance.api_types import Client, Lease, Lock
     from testkit.conformance.store import Store
 
@@ -90,7 +90,7 @@ class Peer(abc.ABC, Generic[T]):
 class CountedTries:
     """The backend of a registry, whose acquire requests are counted."""
 
-    def __init__(self, registry: HoldRegistry) -> None:
+    def __init__(self, registry: ClaimRegistry) -> None:
         self.backend = registry.backend
         self.began = time.monotonic()
         self.count = 0
@@ -108,7 +108,7 @@ class CountedTries:
 class Outage:
     """The backend of a registry whose store cannot be reached to acquire locks, until `over`."""
 
-    def __init__(self, registry: HoldRegistry) -> None:
+    def __init__(self, registry: ClaimRegistry) -> None:
         self.backend = registry.backend
         self.over = False
         self.failed = 0
@@ -119,23 +119,10 @@ class Outage:
         if self.over:
             return await self.backend.acquire(claim, wait=wait, until=until)
         self.failed += 1
-        raise not_applied("the store is out of reach", "unreachable")
-
-    def begin_acquire(self, claim: Claim, *, wait: bool, until: float) -> None:
-        """Leave all to `acquire`."""
+        raise NotApplied("the store is out of reach", "unreachable")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.backend, name)
-
-
-class Interruption(NamedTuple):
-    """An operation that was interrupted."""
-
-    name: str
-    began: float
-    """When it was interrupted, on the harness's clock."""
-    seconds: float
-    """How much later another client had acquired and released all its locks."""
 
 
 class Harness(abc.ABC):
@@ -152,19 +139,13 @@ class Harness(abc.ABC):
         self.clients: list[Client] = []
         self.peers: list[Peer[Any]] = []
         self.abandoned = 0
-        # When operations are interrupted (`interruption.sweep`), and each that was.
-        self.moments: tuple[Moment, ...] = ("before", "after")
-        self.interruptions: list[Interruption] = []
         self.children: list[Child | Fork] = []
         self.closed = False
         self.first = self.client()
 
     def client(self, **options: Any) -> Client:
         """Return a further client of the same store."""
-        usual = {
-            "local_handoffs": self.store.local_handoffs,
-            "op_timeout": min(LONGEST_OP_TIMEOUT, OP_TIMEOUT * self.store.pace),
-        }
+        usual = {"op_timeout": min(LONGEST_OP_TIMEOUT, OP_TIMEOUT * self.store.pace)}
         client = self.connect(self.url, **usual | options)
         self.clients.append(client)
         return client
@@ -285,7 +266,7 @@ class Harness(abc.ABC):
                 await attempt(f"try {tries - left}")
                 return
             except (NotInTime, LeaseLost) as error:
-                taken = isinstance(error, LeaseLost) and error.reason != RAN_OUT
+                taken = isinstance(error, LeaseLost) and not error.reason.startswith(RAN_OUT)
                 if taken or not left:
                     raise
                 self.store = self.store.slower(SLOWER)

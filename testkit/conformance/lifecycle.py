@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @scenario()
 async def close_releases_held_locks(harness: Harness) -> None:
-    """The lock is free at once, and the lease of the closed client is lost."""
+    """The lock is free at once; the lease of the closed client is lost, and reported so."""
     client, rival = harness.client(), harness.lock("a")
     lock = client.lock("a")
     lease = await harness.must_acquire(lock)
@@ -28,6 +28,7 @@ async def close_releases_held_locks(harness: Harness) -> None:
     lease.on_lost(reported.append)
     await client.close()
     assert lease.lost
+    await harness.wait_until(lambda: reported == [lease])
     assert not lock.owned()
     with raising(LeaseLost, "a"):
         lease.ensure()

@@ -49,7 +49,7 @@ async def timeout_of_acquire_is_a_number_of_seconds(harness: Harness) -> None:
     """Checked for a free lock, which stays free, and for a held one."""
     for name in ("free", "taken"):
         if name == "taken":
-            await harness.must_acquire(harness.client().lock(name))
+            taken = await harness.must_acquire(harness.client().lock(name))
         lock = harness.lock(name)
         bad: Any
         for bad in NEGATIVE:
@@ -57,6 +57,7 @@ async def timeout_of_acquire_is_a_number_of_seconds(harness: Harness) -> None:
         for bad in NO_NUMBERS:
             await _refused(harness, TypeError, "timeout", partial(lock.acquire, timeout=bad))
     assert [report.name for report in await harness.first.locks()] == ["taken"]
+    await taken.release()
 
 
 async def _refused(
@@ -94,9 +95,10 @@ async def extension_is_a_positive_number_of_seconds(harness: Harness) -> None:
     for bad in (*NEGATIVE, 0, 0.0, INF):
         with raising(ValueError, "extend"):
             await lease.extend(bad)
-    for bad in (*NO_NUMBERS, None):
+    for bad in NO_NUMBERS:
         with raising(TypeError, "extend"):
             await lease.extend(bad)
+    await lease.extend()  # by the length of the lease
     assert 0.0 < lease.remaining <= 20.0
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.errors import AcquireTimeout, NotHeld, StoreUnreachable
+from leaselock.errors import AcquireTimeout, StoreUnreachable
 from testkit.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
-    from leaselock import Event
     from testkit.conformance.harness import Harness
 
 NOT_REACHED = "out of reach"
@@ -39,7 +38,7 @@ async def an_acquire_waits_for_the_store(harness: Harness) -> None:
     outage.over = True
     lease = await attempt.join()
     assert lease is not None
-    assert (lease.unlocked, lease.token > 0) == (False, True)
+    assert lease.token > 0
     await lease.release()
 
 
@@ -58,76 +57,26 @@ async def an_acquire_waits_no_longer_than_it_was_told(harness: Harness) -> None:
     await (await harness.must_acquire(lock)).release()
 
 
-@scenario()
-async def a_caller_goes_on_without_the_lock(harness: Harness) -> None:
-    """It excludes no other holder, and has a token that no resource accepts. The event says why."""
-    client = harness.client()
-    outage = harness.outage(client)
-    events: list[Event] = []
-    client.on_event(events.append)
-    lock = client.lock("a", on_outage="unlocked")
-    lease = await lock.acquire()
-    other = await harness.must_acquire(harness.lock("a"), 0)
-    assert (lease.unlocked, lease.token, lease.lost, lock.owned()) == (True, 0, False, False)
-    lease.ensure()
-    await lease.extend(60.0)
-    assert not await lease.make_inheritable()
-    with raising(NotHeld, "not locked"):
-        await lease.detach()
-    # The inner lock is one that its caller did not allow to be missing.
-    with raising(StoreUnreachable, NOT_REACHED):
-        await client.lock("a").acquire()
-    await lease.release()
-    with raising(NotHeld, "released"):
-        lease.ensure()
-    other.ensure()
-    assert [(e.kind, e.name) for e in events if e.kind == "unlocked"] == [("unlocked", "a")]
-    assert all(NOT_REACHED in event.reason for event in events if event.kind == "unlocked")
-    await other.release()
-    outage.over = True
-    later = await harness.must_acquire(lock)
-    assert not later.unlocked
-    await later.release()
-
-
-@scenario()
-async def a_body_goes_on_without_the_lock(harness: Harness) -> None:
-    """In a `with`, under a decorator, and in a group; an exception of the body is its own."""
-    client = harness.client()
-    harness.outage(client)
-    lock = client.lock("a", on_outage="unlocked")
-    with raising(KeyError, "own"):
-        async with lock as lease:
-            assert lease.unlocked
-            raise KeyError("own")
-    async with client.lock_all([lock, client.lock("b", on_outage="unlocked")]) as leases:
-        assert [lease.unlocked for lease in leases.leases] == [True, True]
-        leases.ensure()
-
-
 @scenario("sharing", "permits")
 async def readers_writers_and_permits_have_the_same_policies(harness: Harness) -> None:
     """Each side of a read/write lock, a semaphore, and the names of a group."""
     client = harness.client()
     outage = harness.outage(client)
-    catalog = client.rwlock("a", on_outage="unlocked")
-    slots = client.semaphore("b", 2, on_outage="unlocked")
-    for lock in (catalog.read, catalog.write, slots):
-        async with lock as lease:
-            assert lease.unlocked
-            assert not lock.owned()
-    async with client.lock_all(["c", "d"], on_outage="unlocked") as leases:
-        assert all(lease.unlocked for lease in leases.leases)
-    waiting = client.rwlock("a", **PATIENT).read
-    attempts = [harness.spawn(waiting.try_acquire)]
-    attempts += [harness.spawn(client.semaphore("b", 2, **PATIENT).try_acquire)]
+    attempts: list[Any] = [
+        harness.spawn(lock.try_acquire)
+        for lock in (
+            client.rwlock("a", **PATIENT).read,
+            client.rwlock("b", **PATIENT).write,
+            client.semaphore("c", 2, **PATIENT),
+            client.lock_all(["d", "e"], **PATIENT),
+        )
+    ]
     before = outage.failed
     await harness.wait_until(lambda: outage.failed > before + 4)
     outage.over = True
     for attempt in attempts:
         granted = await attempt.join()
         assert granted is not None
-        assert not granted.unlocked
         await granted.release()
 
 
@@ -155,33 +104,22 @@ async def a_leader_outlives_an_outage_of_the_store(harness: Harness) -> None:
     assert kinds.count("outage") == 1
 
 
-@scenario("min_hold")
-async def once_goes_on_without_the_lock(harness: Harness) -> None:
-    """Each call of the period, for nothing remembers the others."""
-    client = harness.client()
-    harness.outage(client)
-    for _ in range(2):
-        lease = await client.once("a", every=60.0, on_outage="unlocked")
-        assert lease is not None
-        assert lease.unlocked
-        await lease.release()
-
-
 @scenario()
 async def a_store_that_answers_is_obeyed(harness: Harness) -> None:
     """A lock that another owner holds is busy."""
     await harness.must_acquire(harness.lock("a"))
-    lock = harness.client().lock("a", on_outage="unlocked", outage_timeout=60.0)
+    lock = harness.client().lock("a", on_outage="wait", outage_timeout=60.0)
     with raising(AcquireTimeout, "a"):
         await lock.acquire(timeout=0)
 
 
 @scenario()
-async def a_policy_is_one_of_three(harness: Harness) -> None:
+async def a_policy_is_one_of_two(harness: Harness) -> None:
     """To wait for a store without a limit must be said."""
     for options in (
         {"on_outage": "ignore"},
         {"on_outage": None},
+        {"on_outage": "unlocked"},
         {"on_outage": "wait"},
         {"outage_timeout": 5.0},
         {"on_outage": "wait", "outage_timeout": -1.0},

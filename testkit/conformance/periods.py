@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leaselock.errors import AcquireTimeout, LimitMismatch
+from leaselock.errors import AcquireTimeout, LeaseLost, LimitMismatch
 from testkit.conformance.harness import TIMEOUT
 from testkit.conformance.scenario import raising, scenario
 
@@ -17,8 +17,6 @@ async def a_store_that_cannot_do_it_says_so(harness: Harness) -> None:
     """ValueError names the stores that can."""
     if harness.store.min_hold:
         assert harness.lock("a", min_hold=1.0).name == "a"
-        with raising(ValueError, "min_hold", "local_handoffs"):
-            harness.lock("a", min_hold=1.0, local_handoffs=3)
         return
     with raising(ValueError, "min_hold", "SQLite"):
         harness.lock("a", min_hold=1.0)
@@ -213,3 +211,120 @@ async def store_without_min_hold_names_those_that_have_it(harness: Harness) -> N
         return
     with raising(ValueError, "min_hold", "SQLite"):
         harness.first.semaphore("a", 2, min_hold=1.0)
+
+
+@scenario("min_hold")
+async def failed_work_gives_its_turn_back(harness: Harness) -> None:
+    """With on_error="retry": by an exception, a release, or the end of the lease."""
+    client, other = harness.client(), harness.client()
+    how: dict[str, Any] = {"every": 60.0, "on_error": "retry"}
+    lease = await client.once("a", **how)
+    assert lease is not None
+    assert await other.once("a", **how) is None
+    with raising(KeyError):
+        async with lease:
+            raise KeyError("the work")
+    lease = await other.once("a", **how)
+    assert lease is not None
+    await lease.release()
+    assert await harness.lock("a").holder() is None
+    # A caller that keeps the turn counts it from the grant on.
+    kept = await client.once("a", every=60.0)
+    assert kept is not None
+    await kept.release()
+    assert await other.once("a", **how) is None
+
+
+@scenario("min_hold")
+async def work_that_is_done_uses_up_its_turn(harness: Harness) -> None:
+    """For the rest of a period that began with the grant, by whatever client."""
+    lease = await harness.client().once("a", every=60.0, on_error="retry", label="nightly")
+    assert lease is not None
+    await harness.pause(0.1)
+    async with lease:
+        pass
+    assert not lease.lost
+    holder = await harness.lock("a").holder()
+    assert holder is not None
+    assert holder.cooling_down
+    assert holder.label == "nightly"
+    assert holder.remaining is not None
+    assert 30.0 < holder.remaining < 61.0
+    assert await harness.first.once("a", every=60.0) is None
+    assert await harness.first.once("a", every=60.0, on_error="retry") is None
+    with raising(ValueError, "'keep' or 'retry'"):
+        await harness.first.once("a", every=60.0, on_error="again")  # type: ignore[arg-type]
+
+
+@scenario("min_hold")
+async def work_longer_than_its_period_uses_up_no_other(harness: Harness) -> None:
+    """Neither the next one of the clock."""
+    for name, align in (("a", False), ("b", True)):
+        lease = await harness.first.once(name, every=0.3, align=align, on_error="retry")
+        assert lease is not None
+        async with lease:
+            await harness.pause(0.4)
+        assert not lease.lost
+        assert await harness.lock(name).holder() is None
+
+
+@scenario("min_hold")
+async def aligned_turn_is_used_up_until_its_period_ends(harness: Harness) -> None:
+    """By the store's clock."""
+    lease = await harness.first.once("a", every=86400.0 * 30, align=True, on_error="retry")
+    assert lease is not None
+    async with lease:
+        pass
+    holder = await harness.lock("a").holder()
+    assert holder is not None
+    assert holder.remaining is not None
+    assert 0.0 < holder.remaining <= 86400.0 * 31
+
+
+@scenario("min_hold", "permits")
+async def failed_work_gives_one_of_several_turns_back(harness: Harness) -> None:
+    """Those of other callers are used up."""
+    how: dict[str, Any] = {"every": 60.0, "times": 2, "on_error": "retry"}
+    done = await harness.first.once("a", **how)
+    assert done is not None
+    async with done:
+        pass
+    for _ in range(2):
+        failed = await harness.client().once("a", **how)
+        assert failed is not None
+        with raising(KeyError):
+            async with failed:
+                raise KeyError("the work")
+    again = await harness.client().once("a", **how)
+    assert again is not None
+    async with again:
+        pass
+    assert await harness.client().once("a", **how) is None
+
+
+@scenario("min_hold", "leases_expire")
+async def turn_of_a_dead_process_is_given_back(harness: Harness) -> None:
+    """When its lease ends."""
+    how: dict[str, Any] = {"every": 60.0, "on_error": "retry", "lease": harness.store.lease}
+    lease = await harness.client().once("a", max_hold=harness.store.lease, **how)
+    assert lease is not None
+    await harness.wait_until(lambda: lease.lost)
+    with raising(LeaseLost):
+        async with lease:
+            pass
+    lock = harness.lock("a")
+
+    async def is_free() -> bool:
+        return await lock.holder() is None
+
+    # The client counts the lease from its request on, and the store from the grant on.
+    await harness.wait_until(is_free)
+    taken: list[Any] = []
+
+    async def takes_the_turn() -> bool:
+        # A store without a clock of its own lets a client take over what it has watched.
+        taken.append(await harness.first.once("a", **how))
+        return taken[-1] is not None
+
+    await harness.wait_until(takes_the_turn)
+    await taken[-1].release()

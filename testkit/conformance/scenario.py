@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,8 @@ E = TypeVar("E", bound=BaseException)
 
 DRIVERS = ("threads", "asyncio")
 SCENARIOS: list[Scenario] = []
+# About what Windows lacks: fork, and signals to a thread.
+UNIX = ("forks.", "waiting.signals_do_not_extend_a_wait")
 
 
 class Scenario:
@@ -31,6 +34,8 @@ class Scenario:
 
     def skip_reason(self, store: Store, driver: str) -> str | None:
         """Return why it cannot run on *store* with *driver*; None if it can."""
+        if sys.platform == "win32" and self.name.startswith(UNIX):
+            return "Windows has neither fork nor signals to threads"
         for need in self.needs:
             if need in DRIVERS and need != driver:
                 return f"{driver}: this scenario is about {need}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock._core.rules import CONFIRM_WITHIN
+from leaselock._core.rows.rules import CONFIRM_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,11 +61,6 @@ class Store(NamedTuple):
     """Seconds of silence after which a session, and with it a hold, ends. A lease is then valid
     from one sign of life of the session to the next, and only its holder knows its length.
     """
-    local_handoffs: int = 0
-    """How often threads or tasks of one client hand a lease over locally."""
-    caches: bool = False
-    """A client can keep a lease until another one wants the lock."""
-
     sharing: bool = False
     """It has read/write locks."""
     downgrades: bool = True
@@ -98,8 +93,6 @@ REASONS = {
     "identifies_owner": "a lost reply can leave a hold without an owner",
     "leases_expire": "its holds do not expire",
     "detects_death": "it does not notice the death of a process at once",
-    "local_handoffs": "local hand-off is off",
-    "caches": "a client keeps no lease",
     "min_hold": "no hold outlasts its release",
     "detachable": "its holds end with their client",
     "sharing": "it has no read/write locks",

@@ -90,7 +90,7 @@ async def wait_for_another_task_of_the_loop_is_refused(harness: Harness) -> None
 @scenario("threads")
 async def wait_for_another_client_of_the_loop_is_refused(harness: Harness) -> None:
     """Whether its tasks wait in the loop, by an AsyncClient, or block it."""
-    lock, others = harness.lock("a", local_handoffs=0), harness.client(local_handoffs=0)
+    lock, others = harness.lock("a"), harness.client()
 
     async def other() -> None:
         assert await harness.try_once(lock) is None
@@ -153,52 +153,6 @@ async def wait_for_another_thread_or_client_is_no_deadlock(harness: Harness) -> 
         await harness.wait_until(is_held)
         _run(task())
         await peer.join()
-
-
-def _shared_leases(harness: Harness) -> list[dict[str, Any]]:
-    """The options with which the tasks of a client share a lease."""
-    return [{"local_handoffs": 5}, *([{"cached": True}] if harness.store.caches else [])]
-
-
-@scenario("threads", "local_handoffs")
-async def lease_that_is_handed_on_is_refused_in_its_loop(harness: Harness) -> None:
-    """Local hand-off and cached leases know the task that holds the lease."""
-    for name, options in zip("ab", _shared_leases(harness), strict=False):
-        lock = harness.lock(name, **options)
-
-        async def other(lock: Lock = lock) -> None:
-            await _is_refused(lock.acquire)
-
-        async def main(lock: Lock = lock, other: Any = other) -> None:
-            async with lock:
-                await _in_another_task(other())
-            async with lock:
-                await _in_another_task(other())
-
-        _run(main())
-        await (await harness.must_acquire(lock)).release()
-
-
-@scenario("threads", "local_handoffs")
-async def wait_for_a_lease_that_another_client_of_the_loop_hands_on_is_refused(
-    harness: Harness,
-) -> None:
-    """The store has it under the id of the client's shared claim."""
-    lock = harness.lock("a", local_handoffs=0)
-
-    async def other() -> None:
-        await _is_refused(lambda: lock.acquire(timeout=TIMEOUT))
-
-    async def main() -> None:
-        async with leaselock.AsyncClient(harness.url, op_timeout=OP_TIMEOUT) as client:
-            for options in _shared_leases(harness):
-                theirs = client.lock("a", **options)
-                for _ in range(2):
-                    async with theirs:
-                        await _in_another_task(other())
-        await (await harness.must_acquire(lock)).release()
-
-    _run(main())
 
 
 @scenario("threads", "sharing", "has_queue", "fair")

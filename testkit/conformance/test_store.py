@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_store(scenario: Scenario, driver: str, store: Store, tmp_path: Path) -> None:
-    if reason := scenario.skip_reason(store, driver):
+def test_store(scenario: Scenario, driver: str, emptied: Store, tmp_path: Path) -> None:
+    if reason := scenario.skip_reason(emptied, driver):
         pytest.skip(reason)
-    run_scenario(scenario, store, driver, tmp_path)
+    run_scenario(scenario, emptied, driver, tmp_path)

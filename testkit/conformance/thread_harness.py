@@ -7,13 +7,13 @@ import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import leaselock
-from leaselock._core.effects import Spawn
+from leaselock._core.contract.effects import Spawn
 from testkit.conformance.harness import BEGINNINGS, Body, Harness, Moment, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from leaselock._core.effects import Effect
+    from leaselock._core.contract.effects import Effect
     from testkit.conformance.api_types import Client
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from testkit.servers.costs import starting
 from testkit.servers.process import HOST, eventually, free_port, program
 from testkit.servers.redis import Redis
+from testkit.servers.versions import is_older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,11 +43,14 @@ class Move(NamedTuple):
 
 
 class Cluster:
-    """The six nodes. *acl* are lines of an ACL file, *login* is how clients log in."""
+    """The six nodes. *acl* are lines of an ACL file, *login* is how clients log in, *options* are
+    further settings of each node.
+    """
 
     @starting("Redis Cluster")
-    def __init__(self, acl: Sequence[str] = (), login: str = "") -> None:
+    def __init__(self, acl: Sequence[str] = (), login: str = "", *options: str) -> None:
         self.login = login
+        self.options = options
         self.servers = [self._node(acl) for _ in range(6)]
         addresses = [f"{HOST}:{server.port}" for server in self.servers]
         create = [program("redis-cli"), "--cluster", "create", *addresses]
@@ -57,9 +61,11 @@ class Cluster:
         eventually(lambda: all(self._whole(server) for server in self.servers))
 
     def _node(self, acl: Sequence[str]) -> Redis:
-        bus = ["cluster-enabled", "yes", "cluster-port", str(free_port())]
+        bus = ["cluster-enabled", "yes"]
+        if not is_older("redis", 7):
+            bus += ["cluster-port", str(free_port())]
         quick = ["cluster-node-timeout", "1000", "cluster-replica-validity-factor", "0"]
-        return Redis(*bus, *quick, acl=acl)
+        return Redis(*bus, *quick, *self.options, acl=acl)
 
     def _whole(self, server: Redis) -> bool:
         with server.wire() as wire:

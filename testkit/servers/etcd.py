@@ -6,16 +6,18 @@ process in between. Elections are quick, so that a test of a dead leader is shor
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from testkit.servers.costs import starting
-from testkit.servers.process import HOST, Process, eventually, free_port, program
+from testkit.servers.process import HOST, START_TIMEOUT, Process, eventually, free_port, program
 from testkit.servers.tls import Certificates
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 # Milliseconds. A machine under load misses shorter heartbeats.
 HEARTBEAT, ELECTION = 100, 1000
 ROOT = ("root", "of all")
+# The code of gRPC for a login that is not valid.
+UNAUTHENTICATED = 16
 
 
 class Member:
@@ -234,10 +238,14 @@ class Etcd:
         self.print("defrag")
         self.print("alarm", "disarm")
 
-    def has_forgotten(self, token: str) -> bool:
-        """Whether a login has expired. Asking a member would renew it, so its log is read."""
-        lines = [line for m in self.members for line in m.running().output().splitlines()]
-        return any("deleted a simple token" in line and token in line for line in lines)
+    def knows_login(self, token: str) -> bool:
+        """Whether a login is valid. The question renews it."""
+        wire = http.client.HTTPConnection(HOST, self.alive()[0].port, timeout=START_TIMEOUT)
+        with closing(wire):
+            headers = {"Authorization": token}
+            wire.request("POST", "/v3/kv/range", json.dumps({"key": "AA=="}), headers)
+            answer = json.loads(wire.getresponse().read())
+        return bool(answer.get("code") != UNAUTHENTICATED)
 
     # --- users ----------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The servers that tests share: once per worker, started by the first test that asks for one.
 
-Imported by tests/conftest.py alone: a fixture that a test module imports is another fixture, with a
+A plugin of conftest.py alone: a fixture that a test module imports is another fixture, with a
 server of its own. A test that kills, freezes or configures a server starts its own.
 """
 

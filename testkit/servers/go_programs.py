@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 from functools import cache
@@ -18,7 +19,8 @@ BUILD_TIMEOUT = 900.0
 @cache
 def go_program(module: str, version: str) -> Path:
     """The program of a module, built once; a skip where that is not possible."""
-    name = module.rpartition("/")[2]
+    # Go names the program of `…/nats-server/v2` without the version.
+    name = re.sub(r"/v\d+$", "", module).rpartition("/")[2]
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if go is None:
         # The system's packages have none that is new enough, so that this is not "no server".

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from testkit.servers import versions
 from testkit.servers.costs import starting
 from testkit.servers.etcd import Etcd
 from testkit.servers.process import HOST, Process, eventually, free_port, program
@@ -72,6 +73,9 @@ def built(name: str, module: Path, package: str, flags: str = "-s -w") -> Path:
 
 def apiserver() -> Path:
     """The program of the server."""
+    chosen = versions.program("kube-apiserver")
+    if chosen is not None:
+        return Path(chosen)
     version = "k8s.io/component-base/version"
     flags = f"-s -w -X {version}.gitVersion=v{VERSION}"
     return built(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
+import time
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +36,8 @@ class LeaseApi:
         self.namespaces = 0
         # What the next replies of 429 say for Retry-After.
         self.busy: list[int] = []
+        # By how many seconds its clock is ahead.
+        self.ahead = 0.0
         # The methods and paths of what was asked, but for watches.
         self.requests: list[tuple[str, str]] = []
         self.folder = tempfile.TemporaryDirectory(prefix="lease-api-")
@@ -70,6 +74,10 @@ class LeaseApi:
                 self.end_headers()
                 self.wfile.write(data)
 
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                """The header Date."""
+                return super().date_time_string(timestamp or api.time())
+
             do_GET = do_POST = do_PUT = do_DELETE = _handle
 
             def log_message(self, *_: object) -> None:
@@ -92,6 +100,8 @@ class LeaseApi:
             name = name.removeprefix("/") or body["metadata"]["name"]
             found = self.leases.get((namespace, name))
             if method == "POST":
+                body["metadata"].pop("managedFields", None)
+                self._note_manager(body, {}, query)
                 return self._create(namespace, name, found, body)
             if found is None:
                 return 404, {"message": f'leases "{name}" not found'}
@@ -103,8 +113,25 @@ class LeaseApi:
             if method == "DELETE":
                 del self.leases[namespace, name]
                 return 200, self._store("DELETED", namespace, found)
+            self._note_manager(body, found, query)
             self.leases[namespace, name] = body
             return 200, self._store("MODIFIED", namespace, body)
+
+    def time(self) -> float:
+        """Its clock."""
+        return time.time() + self.ahead
+
+    def _note_manager(
+        self, lease: dict[str, Any], before: dict[str, Any], query: dict[str, str]
+    ) -> None:
+        """Note which program wrote, and when."""
+        manager = query.get("fieldManager", "unknown")
+        managed = (before.get("metadata") or {}).get("managedFields") or ()
+        written = datetime.fromtimestamp(int(self.time()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        lease["metadata"]["managedFields"] = [
+            *(each for each in managed if each["manager"] != manager),
+            {"manager": manager, "operation": "Update", "time": written},
+        ]
 
     def _create(
         self, namespace: str, name: str, found: object, body: dict[str, Any]

@@ -1,4 +1,6 @@
-"""A private MariaDB: on a free port of 127.0.0.1, its data in a folder of its own.
+"""A private MariaDB or MySQL: on a free port of 127.0.0.1, its data in a folder of its own.
+
+It is a MySQL if that is the chosen version (`testkit.servers.versions`).
 
 One object is one server, the same port and folder for its whole life, whatever happens to the
 process in between.
@@ -12,8 +14,10 @@ import shutil
 import subprocess
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from testkit.servers import versions
 from testkit.servers.costs import starting
 from testkit.servers.postgres import as_user, owned_folder
 from testkit.servers.process import HOST, Process, free_port, program
@@ -25,6 +29,10 @@ if TYPE_CHECKING:
 pymysql: Any = import_module("pymysql")
 STARTS = 5
 NO_SUCH_THREAD = 1094
+# Its only user is root@localhost, which without names is no user of 127.0.0.1.
+ROOT_OF_MYSQL = f"""CREATE USER root@'{HOST}';
+GRANT ALL ON *.* TO root@'{HOST}' WITH GRANT OPTION;
+"""
 SETTINGS = {
     "bind-address": HOST,
     "max-connections": "300",
@@ -38,7 +46,9 @@ class MariaDB:
     """One server; *settings* are as in my.cnf."""
 
     def __init__(self, **settings: str) -> None:
-        self.server = program("mariadbd", "/usr/sbin")
+        mysql = versions.program("mysqld")
+        self.is_mysql = mysql is not None
+        self.server = mysql or program("mariadbd", "/usr/sbin")
         self.folder = owned_folder("mariadb-", "mysql")
         self.settings = {**SETTINGS, **settings}
         self.port = 0
@@ -52,11 +62,19 @@ class MariaDB:
 
     def _install(self) -> None:
         """Make its folder. MariaDB 10.11 fails at that once in a while, for no reason of ours."""
-        command = [
-            *as_user("mysql"),
-            *(program("mariadb-install-db"), "--no-defaults", f"--datadir={self.data}"),
-            *("--auth-root-authentication-method=normal", "--skip-test-db"),
-        ]
+        where = f"--datadir={self.data}"
+        command = [self.server, "--no-defaults", where, "--initialize-insecure"]
+        if self.is_mysql:
+            users = self.folder / "users.sql"
+            users.write_text(ROOT_OF_MYSQL)
+            command.append(f"--init-file={users}")
+        else:
+            script = versions.program("mariadb-install-db")
+            command = [script or program("mariadb-install-db"), "--no-defaults", where]
+            command += ["--auth-root-authentication-method=normal", "--skip-test-db"]
+            if script is not None:
+                command.append(f"--basedir={Path(script).parents[1]}")
+        command = [*as_user("mysql"), *command]
         # Not as an option: the script passes that on without quotes.
         env = os.environ | {"TMPDIR": str(self.folder)}
         for _ in range(STARTS):
@@ -66,7 +84,7 @@ class MariaDB:
             if not done.returncode:
                 return
             shutil.rmtree(self.data, ignore_errors=True)
-        raise RuntimeError(f"mariadb-install-db fails: {done.stderr.decode()}")
+        raise RuntimeError(f"{command[-3:]} fails: {done.stderr.decode()}")
 
     @property
     def data(self) -> str:
@@ -87,6 +105,9 @@ class MariaDB:
         words = [f"--{name}={value}" for name, value in self.settings.items()]
         where = [f"--datadir={self.data}", f"--socket={self.folder}/socket", f"--port={self.port}"]
         where.append(f"--tmpdir={self.folder}")
+        where.append(f"--pid-file={self.folder}/pid")
+        if self.is_mysql:
+            where.append("--mysqlx=OFF")
         return [*as_user("mysql"), self.server, "--no-defaults", *where, *words]
 
     @property
@@ -122,7 +143,7 @@ class MariaDB:
     def blocked(self) -> set[int]:
         """The numbers of the sessions that wait for a row or a user lock."""
         waiting = self.blocked_transactions()
-        numbers = [re.search(r"^MariaDB thread id (\d+)", text, re.M) for text in waiting]
+        numbers = [re.search(r"^(?:MariaDB|MySQL) thread id (\d+)", text, re.M) for text in waiting]
         asleep = "SELECT id FROM information_schema.processlist WHERE state = 'User lock'"
         found = {int(number[1]) for number in numbers if number is not None}
         return found | {int(row[0]) for row in self.query(asleep)}

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import psycopg
 import pytest
+from testkit.servers import versions
 from testkit.servers.costs import starting
 from testkit.servers.process import HERE, Location, Process, free_port
 from tests.surroundings import reachable
@@ -53,7 +54,8 @@ class Postgres:
     """One server; *settings* are as in postgresql.conf."""
 
     def __init__(self, location: Location = HERE, **settings: str) -> None:
-        programs = sorted(glob("/usr/lib/postgresql/*/bin/postgres"))
+        chosen = versions.program("postgres")
+        programs = [chosen] if chosen else sorted(glob("/usr/lib/postgresql/*/bin/postgres"))
         if not programs:
             pytest.skip("no server: postgresql is not installed")
         self.programs = Path(programs[-1]).parent

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from testkit.servers import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,8 +60,10 @@ def closed_port() -> Iterator[int]:
 
 
 def program(name: str, *elsewhere: str) -> str:
-    """Return the path of an installed program, which may be in one of the folders *elsewhere*."""
-    path = shutil.which(name)
+    """Return the path of a program: that of the chosen version, or the installed one, which may be
+    in one of the folders *elsewhere*.
+    """
+    path = versions.program(name) or shutil.which(name)
     for folder in elsewhere:
         path = path or shutil.which(name, path=folder)
     if path is None:
@@ -98,7 +101,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | SETTLED,
+                env=os.environ | SETTLED | versions.environment(),
             )
 
     @property

@@ -11,15 +11,26 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import pytest
 from testkit.servers.costs import starting
-from testkit.servers.process import HERE, Location, Process, eventually, free_port, program
+from testkit.servers.process import (
+    HERE,
+    Location,
+    Process,
+    accepts,
+    eventually,
+    free_port,
+    program,
+)
 from testkit.servers.resp import ReplyError, Wire, Word
 from testkit.servers.tls import Certificates
+from testkit.servers.versions import is_older, lacks_tls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STARTS = 5
+BUS = 10_000
 
 
 class Redis:
@@ -39,6 +50,8 @@ class Redis:
         location: Location = HERE,
         start: bool = True,
     ) -> None:
+        if tls and lacks_tls("redis"):
+            pytest.skip("this version was built without TLS")
         self.folder = Path(tempfile.mkdtemp(prefix="redis-"))
         self.data = self.folder / "data"
         self.password = password
@@ -61,24 +74,35 @@ class Redis:
         """Start it, and wait until it answers; another port if this one was taken meanwhile."""
         first = not self.port
         for _ in range(STARTS):
-            self.port = free_port() if first else self.port
+            self.port = self._free_port() if first else self.port
             self.data.mkdir(exist_ok=True)
             self.process = Process(self._command(), self.folder / "log", self.location)
             if self.process.ready(self.answers):
                 return
         raise RuntimeError(f"redis-server does not start: {self.process and self.process.output()}")
 
+    def _free_port(self) -> int:
+        """A free port. The nodes of a cluster before Redis 7 need a second one, 10,000 above it."""
+        while True:
+            port = free_port()
+            if not ("--cluster-enabled" in self.options and is_older("redis", 7)):
+                return port
+            if port + BUS < 1 << 16 and not accepts(port + BUS):
+                return port
+
     def _command(self) -> list[str]:
         port = ["--port", "0", "--tls-port"] if self.certificates else ["--port"]
         command = [program("redis-server"), *port, str(self.port), "--bind"]
         command += [self.location.host, "--protected-mode", "no"]
-        command += ["--dir", str(self.data), "--save", "", "--enable-debug-command", "local"]
+        command += ["--dir", str(self.data), "--save", ""]
+        if not is_older("redis", 7):
+            command += ["--enable-debug-command", "local"]
         command += ["--appendonly", "yes" if self.appendonly else "no", "--appendfsync", "always"]
         command += ["--repl-diskless-sync-delay", "0", *self._secrets(), *self.options]
         if self.socket:
             command += ["--unixsocket", self.socket]
         if self.replica_of:
-            command += ["--replicaof", f"{self.replica_of.location.host} {self.replica_of.port}"]
+            command += ["--replicaof", self.replica_of.location.host, str(self.replica_of.port)]
         return command
 
     def _secrets(self) -> list[str]:
@@ -212,3 +236,16 @@ class Redis:
     def at(self, host: str, port: int) -> Wire:
         """A connection to another server with the same password."""
         return self._let_in(Wire(port, host=host))
+
+
+# Spellings of one address. leaselock refuses a Redlock whose masters are one server.
+SPELLINGS = ("127.0.0.1", "127.1", "127.0.1")
+
+
+def as_masters(address: str) -> list[str]:
+    """Return the URLs of three databases of one server (host:port, or user:password@host:port),
+    for tests that need a Redlock but no independent masters.
+    """
+    place, _, port = address.rpartition(":")
+    login = place.rpartition("@")[0] + "@" if "@" in place else ""
+    return [f"redis://{login}{host}:{port}/{number}" for number, host in enumerate(SPELLINGS)]

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testkit.servers.versions import is_older
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -38,9 +40,15 @@ def channels() -> list[str]:
 
 def additional(topic: str) -> list[str]:
     """Return the additional permissions that the page lists under *topic*."""
-    found = re.search(rf"^\* {re.escape(topic)}: `([^`]*)`", PAGE.read_text(), re.MULTILINE)
+    found = re.search(rf"^\* {re.escape(topic)}:\s+`([^`]*)`", PAGE.read_text(), re.MULTILINE)
     assert found is not None, topic
     return found[1].split()
+
+
+def of_cluster() -> list[str]:
+    """Return the additional permissions for a cluster of the version that tests start."""
+    newer = additional("a cluster of Valkey, or of Redis 7 or later")
+    return additional("a cluster") + ([] if is_older("redis", 7) else newer)
 
 
 def user(name: str, password: str, *keys: str, more: Sequence[str] = ()) -> str:

@@ -28,7 +28,7 @@ PYTHON = "/usr/local/python"
 LEASELOCK = f"""\
 #!/bin/sh
 export PYTHONPATH=/usr/local/lib LD_LIBRARY_PATH={PYTHON}/lib
-exec {PYTHON}/bin/python3 -c 'from leaselock._cli import main; raise SystemExit(main())' "$@"
+exec {PYTHON}/bin/python3 -m leaselock "$@"
 """
 # Credentials are mounted by a helper of systemd in a mount namespace of its own: it is shared with
 # ours, which is shared with no other.

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pytest
+from testkit.servers import versions
 from testkit.servers.costs import starting
 from testkit.servers.process import HERE, Location, Process, eventually, free_port, program
 
@@ -43,6 +44,9 @@ MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 def libraries() -> str:
     """The class path of the server; a skip where it is not installed."""
+    chosen = versions.class_path("zookeeper")
+    if chosen is not None:
+        return chosen
     if not os.path.exists(LIBRARIES[0]):
         pytest.skip("no server: zookeeper is not installed")
     return ":".join(LIBRARIES)
