@@ -14,9 +14,10 @@ from tests import randomness, surroundings, tiers
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
 pytest_plugins = ["testkit.servers.fixtures", "tests.report"]
-pytest.register_assert_rewrite("testkit.conformance")
+pytest.register_assert_rewrite("testkit.conformance", "testkit.adapter")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Every process that runs tests begins alike."""
     surroundings.prepare()
+    tiers.prepare(config)
     randomness.prepare(config)
 
 
@@ -43,6 +45,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Do not import a module whose tests are all in another tier."""
+    return tiers.ignored(collection_path) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from testkit.servers.costs import STARTS
+from tests import tiers
 from tests.randomness import described
+from tests.tiers import LEFT_OUT
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
 SLOWEST = 10
 FIGURES = "starts of servers"
+TO_TEST = "left to make test"
 
 
 class Figures:
@@ -29,6 +32,8 @@ class Figures:
         self.starts: defaultdict[str, list[float]] = defaultdict(list)
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.skipped: Counter[str] = Counter()
+        # The tests that `make check` leaves to `make test`, by their folders.
+        self.left_out: Counter[str] = Counter()
 
     def add_starts(self, starts: dict[str, list[float]]) -> None:
         """Those of one process."""
@@ -46,6 +51,8 @@ class Figures:
         """A process that ran tests has ended."""
         output = getattr(node, "workeroutput", {})
         self.add_starts(json.loads(output.get(FIGURES, "{}")))
+        # Each process has collected the same tests.
+        self.left_out = Counter(json.loads(output.get(TO_TEST, "{}"))) or self.left_out
 
 
 FIGURES_KEY = pytest.StashKey[Figures]()
@@ -63,8 +70,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output[FIGURES] = json.dumps(STARTS)
+        output[TO_TEST] = json.dumps(session.config.stash.get(LEFT_OUT, {}))
     else:
-        session.config.stash[FIGURES_KEY].add_starts(STARTS)
+        figures = session.config.stash[FIGURES_KEY]
+        figures.add_starts(STARTS)
+        figures.left_out = session.config.stash.get(LEFT_OUT, Counter()) or figures.left_out
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
@@ -85,4 +95,9 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
     for kind, starts in sorted(figures.starts.items()):
         mean = sum(starts) / len(starts)
         say(f"  {len(starts):6}    {kind}: {sum(starts):.1f} s, {mean:.2f} s each")
+    if tiers.running == "check":
+        left = figures.left_out
+        say(f"left to `make test`, since they need a server: {left.total()} tests")
+        for folder, count in sorted(left.items()):
+            say(f"  {count:6}    {folder}")
     say(described(config))

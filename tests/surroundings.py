@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import sys
 import tempfile
 from pathlib import Path
+
+if sys.platform != "win32":
+    import resource
 
 UMASK = 0o022
 DESCRIPTORS = 8192
@@ -28,9 +30,10 @@ PERSONAL = (
 
 def prepare() -> None:
     """Set signals, umask, limits and environment variables of this process."""
-    _signals()
-    os.umask(UMASK)
-    _descriptors()
+    if sys.platform != "win32":
+        _signals()
+        os.umask(UMASK)
+        _descriptors()
     _variables()
     _bytecode()
 
@@ -75,7 +78,9 @@ def _variables() -> None:
     entered = [folder for folder in folders if os.access(folder, os.X_OK)]
     os.environ["PATH"] = os.pathsep.join(entered)
     home = os.environ.get("HOME", "")
-    if not (os.path.isabs(home) and os.access(home, os.W_OK | os.X_OK)):
+    if sys.platform == "win32":
+        os.environ["USERPROFILE"] = tempfile.mkdtemp(prefix="home-")
+    elif not (os.path.isabs(home) and os.access(home, os.W_OK | os.X_OK)):
         os.environ["HOME"] = tempfile.mkdtemp(prefix="home-")
 
 

@@ -1,4 +1,4 @@
-"""`make audit` does not pass when it has audited nothing."""
+"""`scripts/audit` does not pass when it has audited nothing."""
 
 from __future__ import annotations
 

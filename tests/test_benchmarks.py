@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import subprocess
 import sys
@@ -15,47 +14,39 @@ import pytest
 from benchmarks import foreign
 from benchmarks.__main__ import main
 from benchmarks.charts import CHARTS, draw
-from benchmarks.contender_group import handoffs, summary, verify, verify_limit
+from benchmarks.contender_group import summary, verify, verify_limit
 from benchmarks.contestants import (
-    ALL,
     CLASSES,
     ON_REDIS,
     READ_WRITE,
-    REFERENCE,
     SEMAPHORES,
-    TITLES,
     absent,
     bare_redis,
     contestant,
     present,
 )
-from benchmarks.figures import jain, percentile, ratio, spread
-from benchmarks.growth import exponent
 from benchmarks.scale import TINY
-from benchmarks.tables import Goal, Table
-from benchmarks.workers import process
+from benchmarks.tables import Table
 from benchmarks.workers.contender import HoldTimes
-from benchmarks.workers.process import WorkerProcess
 from benchmarks.workloads import NAMES, pair, readers, semaphore
 from benchmarks.workloads.redis import announce
-from benchmarks.workloads.startup import fault
 from testkit.servers.redis import Redis
 
 import leaselock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from benchmarks.mode_stores import Preparation
     from benchmarks.scale import Scale
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 HISTORY = [[HoldTimes(0, 10, 20), HoldTimes(20, 50, 60)], [HoldTimes(0, 20, 50)]]
 
 
 # The other workloads start many servers, which takes a minute; `make bench` runs them.
-SHORT = ["pair", "nested", "contention", "waiting", "redis_leases", "local", "stores"]
+SHORT = ["pair", "nested", "contention", "waiting", "redis_leases", "stores"]
 
 
 def test_run_measures_and_writes_results(
@@ -83,14 +74,6 @@ def test_published_results_can_be_drawn(tmp_path: Path) -> None:
         assert Path(tmp_path, f"{chart}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_workloads_can_be_selected(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--tiny", "nested"]) == 0
-    assert [line[:9] for line in capsys.readouterr().out.splitlines() if line[:2] == "##"] == [
-        "## nested",
-        "## goals:",
-    ]
-
-
 def test_failing_workload_is_reported_and_the_others_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,27 +91,6 @@ def test_failing_workload_is_reported_and_the_others_run(
     titles = [table["title"] for table in results["pair"]]
     assert titles == ["before the failure", "pair: failed"]
     assert "nested" in results
-
-
-def test_worker_that_ends_or_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with WorkerProcess([sys.executable, "-c", "print('[1, 2]\\n3')"]) as worker:
-        assert worker.receive() == [1, 2]
-        assert worker.receive() == 3
-        with pytest.raises(RuntimeError, match="ended with 0"):
-            worker.receive()
-    monkeypatch.setattr(process, "REPLY_TIMEOUT", 0.1)
-    with (
-        WorkerProcess([sys.executable, "-c", "input()"]) as worker,
-        pytest.raises(TimeoutError, match=r"no reply for 0\.1 s"),
-    ):
-        worker.receive()
-
-
-def test_unknown_workload_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as refused:
-        main(["speed"])
-    assert refused.value.code == 2
-    assert "no workload is called speed" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -159,12 +121,6 @@ def test_contestant_excludes_others(name: str, tmp_path: Path, server: Redis) ->
         lock.release()
         assert waiter.wait(10) == 0
     lock.close()
-
-
-def test_every_contestant_has_a_title() -> None:
-    assert set(TITLES) == set(ALL)
-    assert REFERENCE in CLASSES
-    assert set(READ_WRITE) | set(SEMAPHORES) < set(ALL)
 
 
 def form(word: str) -> object:
@@ -263,80 +219,3 @@ def test_figures_of_contention() -> None:
     assert figures.hold == pytest.approx(50e-9 / 3)
     assert figures.transfers == pytest.approx(2 / 60e-9)
     assert figures.jain == pytest.approx(0.9)
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [([5.0], (5, 5, 5)), ([1.0, 2.0, 3.0, 4.0, 5.0], (3, 2, 4))],
-    ids=["one", "five"],
-)
-def test_spread(values: Sequence[float], expected: tuple[float, ...]) -> None:
-    assert spread(values) == expected
-
-
-def test_ratios_are_taken_round_by_round() -> None:
-    assert ratio([1.0, 10.0, 100.0], [2.0, 20.0, 200.0]) == (0.5, 0.5, 0.5)
-
-
-def test_percentiles_are_values_that_occurred() -> None:
-    values = [float(value) for value in range(1, 201)]
-    assert [percentile(values, part) for part in (50, 99, 100)] == [100, 198, 200]
-    assert percentile([], 99) == 0.0
-
-
-def test_jain_index_is_one_for_equal_counts() -> None:
-    assert jain([3, 3, 3, 3]) == 1.0
-    assert jain([4, 0, 0, 0]) == 0.25
-    assert jain([0, 0]) == 0.0
-
-
-def test_handoff_counts_only_waiting_processes() -> None:
-    first, waited, came_later = HoldTimes(0, 1, 10), HoldTimes(5, 13, 20), HoldTimes(25, 26, 30)
-    assert handoffs([first, waited, came_later]) == [3]
-
-
-def test_growth_is_the_exponent_of_a_power_law() -> None:
-    assert exponent([1, 10, 100], [2, 20, 200]) == pytest.approx(1.0)
-    assert exponent([1, 10, 100], [5, 5, 5]) == pytest.approx(0.0)
-    assert exponent([1, 10, 100, 1000], [1, 100, 10_000, 0]) == pytest.approx(2.0)
-    assert math.isnan(exponent([10], [1]))
-
-
-def test_missing_peer_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ALL, "missing", "missing:Lock")
-    assert "missing" in absent("missing")
-    assert present(["flock", "missing"]) == ["flock"]
-
-
-def test_program_that_is_not_built_raises_import_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(foreign, "BUILT", tmp_path)
-    monkeypatch.setattr(foreign, "PATH", str(tmp_path))
-    for kind in foreign.KINDS:
-        with pytest.raises(ImportError, match="not built here"):
-            foreign.required(kind)
-        assert foreign.build(kind).endswith("is missing")
-
-
-def test_every_foreign_version_is_pinned() -> None:
-    assert foreign.pinned("go", r"redsync/v4 v(\S+)")[0].isdigit()
-    with pytest.raises(AssertionError, match="no version of"):
-        foreign.pinned("node", '"leftpad": "(.*)"')
-
-
-def test_table_shows_whether_goals_are_met() -> None:
-    goals = [Goal("a", 1.0, 2.0), Goal("b", 3.0, 2.0)]
-    table = Table("title", ["name", "x"], [["one", "1"]], {}, goals, ["a note"])
-    text = "\n".join(table.markdown())
-    assert "| name |   x |\n| ---- | --: |\n| one  |   1 |" in text
-    assert "measured 1, met" in text
-    assert "measured 3, NOT met" in text
-    assert [goal["met"] for goal in table.plain()["goals"]] == [True, False]
-
-
-def test_fault_is_the_last_line_of_a_failing_command() -> None:
-    assert fault([sys.executable, "-c", "pass"], {}) == ""
-    assert fault([sys.executable, "-c", "raise SystemExit('out of order')"], {}) == (
-        "exit code 1: out of order"
-    )

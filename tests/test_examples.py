@@ -68,9 +68,3 @@ def test_readme_program_runs(url: str | None, tmp_path: Path) -> None:
     printed = run(["-c", program], tmp_path, url)
     for line in PRINTED:
         assert line in printed
-
-
-def test_programs_of_local_handoff_run(tmp_path: Path) -> None:
-    local, cached = programs(ROOT / "docs" / "how-to" / "local-handoff.md")
-    assert int(run(["-c", local], tmp_path)) > 0
-    assert run(["-c", cached], tmp_path) == "True\n"

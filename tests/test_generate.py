@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -38,13 +37,6 @@ def generated(old: str, new: str) -> str:
     return text
 
 
-def test_the_file_for_threads_is_generated() -> None:
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "--check"], stderr=subprocess.PIPE, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_an_edited_file_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     edited = tmp_path / "threads.py"
     edited.write_text((ROOT / GENERATE.TARGET).read_text() + "\n# by hand\n")
@@ -58,43 +50,6 @@ def test_an_edited_file_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 METHOD = "    async def close(self) -> None:\n"
-NEW = {
-    "a coroutine": (
-        "    async def fresh(self) -> AsyncLease:\n        return await self.other(1)\n",
-        "    def fresh(self) -> Lease:\n        return self.other(1)\n",
-    ),
-    "what is awaited, nested": (
-        "    fresh: Callable[[Awaitable[int]], Coroutine[Any, Any, list[Awaitable[str]]]]\n",
-        "    fresh: Callable[[int], list[str]]\n",
-    ),
-    "a method of asyncio, decorated": (
-        "    @functools.cache\n    def fresh(self) -> None:  # asyncio only\n        pass\n",
-        "",
-    ),
-    "a comment of asyncio, of two lines": (
-        "    # asyncio: a task\n    # waits.\n    fresh = 1\n",
-        "    fresh = 1\n",
-    ),
-    "both kinds of owners": (
-        '    fresh = "A thread or task"  # tasks\n',
-        '    fresh = "A thread or task"  # threads\n',
-    ),
-}
-
-
-@pytest.mark.parametrize("case", NEW)
-def test_what_asyncio_has_becomes_what_threads_have(case: str) -> None:
-    there, here = NEW[case]
-    text = generated(METHOD, f"{there}\n{METHOD}")
-    assert here in text
-    assert ("fresh" in text) == bool(here)
-
-
-def test_paragraphs_that_became_longer_are_filled_again() -> None:
-    line = "    " + " ".join(["task"] * 19)
-    assert len(line) < GENERATE.WIDTH < len(line.replace("task", "thread"))
-    text = generated(METHOD, f'    """Two paragraphs.\n\n{line}\n    """\n\n{METHOD}')
-    assert f"    {' '.join(['thread'] * 13)}\n    {' '.join(['thread'] * 6)}\n" in text
 
 
 REFUSED = {

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
-from testkit.servers.process import program
+from testkit.servers.process import eventually, free_port, program
 
+from leaselock._cli.metrics_file import METRICS
 from leaselock._web.metrics import BY_FAMILY, StoreMetrics
 from leaselock.contrib.prometheus import metrics
 from leaselock.live import View
@@ -56,6 +60,7 @@ def exported() -> Iterator[str]:
     for metric in (*registry.collect(), *store.collect()):
         for suffix in SUFFIXES.get(metric.type, ("",)):
             yield metric.name + suffix
+    yield from METRICS
 
 
 def test_every_metric_that_is_named_exists() -> None:
@@ -76,31 +81,6 @@ def base(name: str) -> str:
 def variables() -> list[Any]:
     """The variables of the dashboard that are queries."""
     return [each for each in dashboard()["templating"]["list"] if each["type"] == "query"]
-
-
-def test_alerts_say_what_is_wrong() -> None:
-    for rule in alerts():
-        assert rule["labels"]["severity"] in ("critical", "warning")
-        assert rule["annotations"]["summary"]
-    names = [rule["alert"] for rule in alerts()]
-    assert len(names) == len(set(names))
-
-
-def test_panels_are_complete_and_do_not_overlap() -> None:
-    taken: set[tuple[int, int]] = set()
-    ids = [panel["id"] for panel in dashboard()["panels"]]
-    assert len(ids) == len(set(ids))
-    for panel in dashboard()["panels"]:
-        place = panel["gridPos"]
-        assert place["x"] + place["w"] <= 24
-        cells = {
-            (place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])
-        }
-        assert not cells & taken, panel["title"]
-        taken |= cells
-    for panel in panels():
-        assert panel["title"]
-        assert panel["fieldConfig"]["defaults"]["unit"]
 
 
 def promtool(*words: str, folder: Path = FOLDER) -> None:
@@ -128,6 +108,74 @@ def test_each_alert_fires_when_it_should() -> None:
     }
     assert fired == {rule["alert"] for rule in alerts()}
     promtool("test", "rules", "alerts_test.yaml")
+
+
+@pytest.mark.heavy
+def test_a_live_prometheus_sees_a_job_that_hangs(tmp_path: Path) -> None:
+    """The others skip their runs and exit 0, and no process waits: one alert fires."""
+    url = f"sqlite:///{tmp_path}/locks.db"
+    command = [sys.executable, "-m", "leaselock", "--url", url]
+    rules = (FOLDER / "alerts.yaml").read_text("utf-8")
+    assert rules.count("> 14400") == 2
+    rules = re.sub(r"for: \d+m", "for: 0s", rules.replace("> 14400", "> 0.5"))
+    (tmp_path / "alerts.yaml").write_text(rules, "utf-8")
+    go = tmp_path / "go"
+    hanging = [
+        *command,
+        "run",
+        "import",
+        "--",
+        "sh",
+        "-c",
+        f"while [ ! -e {go} ]; do sleep 0.1; done",
+    ]
+    with ExitStack() as stack:
+        job = stack.enter_context(started(hanging))
+        page = stack.enter_context(started([*command, "--json", "web", "--port", "0"]))
+        assert page.stdout is not None
+        target = json.loads(page.stdout.readline())["url"].split("/")[2]
+        configuration = yaml.safe_load((FOLDER / "prometheus.yaml").read_text("utf-8"))
+        configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        configuration["scrape_configs"] = [
+            {"job_name": "leaselock-store", "static_configs": [{"targets": [target]}]}
+        ]
+        (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(configuration), "utf-8")
+        port = free_port()
+        words = ["--config.file=prometheus.yaml", f"--web.listen-address=127.0.0.1:{port}"]
+        server = [program("prometheus"), *words, f"--storage.tsdb.path={tmp_path}/data"]
+        stack.enter_context(started(server, cwd=tmp_path))
+
+        def firing() -> set[str]:
+            try:
+                reply = httpx.get(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=60)
+            except httpx.HTTPError:
+                return set()
+            if reply.status_code != 200:
+                return set()
+            alerts = reply.json()["data"]["alerts"]
+            return {each["labels"]["alertname"] for each in alerts if each["state"] == "firing"}
+
+        skipped = subprocess.run(
+            [*command, "run", "-n", "--skip-ok", "import", "true"], check=False
+        )
+        assert skipped.returncode == 0
+        eventually(lambda: firing() == {"LockHeldUnwanted"})
+        go.touch()
+        assert job.wait(60) == 0
+        eventually(lambda: firing() == set())
+
+
+@contextmanager
+def started(words: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process, which is ended."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, stdout=pipe, stderr=subprocess.DEVNULL, text=True, **options
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
 
 
 @pytest.mark.heavy

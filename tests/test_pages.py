@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 # These pages hold fragments of programs; GIVEN is what these programs have besides.
 FRAGMENTS = [
-    DOCS / "how-to" / "local-handoff.md",
     DOCS / "how-to" / "optimistic.md",
     *sorted((DOCS / "stores").glob("*.md")),
 ]

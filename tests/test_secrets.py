@@ -11,11 +11,7 @@ import pytest
 from detect_secrets.core.scan import scan_file
 from detect_secrets.settings import default_settings
 
-from leaselock._backends.redis.clients import settings_of as redis_settings
-from leaselock._backends.sql.url import parsed as sql_target
-from leaselock._backends.zookeeper.url import parsed as zookeeper_target
-
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.long, pytest.mark.heavy]
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".ci", "benchmarks", "docs", "examples", "scripts", "src")
@@ -53,17 +49,7 @@ def test_no_file_contains_a_secret() -> None:
         "-----BEGIN RSA PRIVATE " + "KEY-----",
     ],
 )
-def test_a_secret_is_found(line: str, tmp_path: Path) -> None:
+def test_a_planted_secret_is_found(line: str, tmp_path: Path) -> None:
     file = tmp_path / "settings.py"
     file.write_text(f"{line}\n")
-    assert len(secrets_in([file])) >= 1
-
-
-def test_parsed_urls_do_not_show_their_secrets() -> None:
-    user = "me:hidden"
-    targets = (
-        redis_settings(f"redis://{user}@h"),
-        sql_target(f"postgresql://{user}@h/d"),
-        zookeeper_target(f"zookeeper://{user}@h"),
-    )
-    assert "hidden" not in repr(targets)
+    assert secrets_in([file])

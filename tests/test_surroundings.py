@@ -18,9 +18,11 @@ from tests.surroundings import UMASK, reachable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[1]
-# The signals that have their default action in a program that an ordinary shell starts.
-EXPECTED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGPIPE", "SIGCHLD")
+
+
 # Replaces itself by the command after its settings: like nohup, setsid, cron and a service manager
 # that all took part.
 HOSTILE = """
@@ -120,22 +122,3 @@ def test_hostile_surroundings_are_undone(odd: Path) -> None:
     name = test_a_child_of_a_test_finds_what_the_tests_expect.__name__
     said = run_in_hostile_surroundings(odd, f"tests/{Path(__file__).name}::{name}")
     assert "1 passed" in said
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    "tests",
-    [
-        ("tests/cli/test_signals.py", "tests/cli/test_run.py"),
-        (
-            "tests/cli/test_loss.py",
-            "tests/cli/test_killed_wrapper.py",
-            "tests/cli/test_terminal.py",
-        ),
-        ("tests/sql/test_interrupted.py", "tests/backends/test_sqlite_companions.py"),
-        ("tests/servers",),
-    ],
-    ids=lambda tests: Path(tests[0]).stem,
-)
-def test_a_run_in_hostile_surroundings_is_green(tests: tuple[str, ...], odd: Path) -> None:
-    run_in_hostile_surroundings(odd, *tests)

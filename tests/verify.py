@@ -1,4 +1,4 @@
-"""The second tier: everything that is not in the first. `make verify` runs this.
+"""The second and the third tier: `make verify` and `make release-checks` run this.
 
 It is about real time and chance. So a test that fails together with others is repeated once, alone;
 when it passes then, it is reported as flaky. What is broken fails again.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FAILED = ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"
-PYTEST = [sys.executable, "-m", "pytest", "--tier", "verify", "-rfE"]
+PYTEST = [sys.executable, "-m", "pytest", "-rfE"]
 TESTS_FAILED = 1
 # More than these are no accident.
 MOST = 20
@@ -27,7 +27,9 @@ def main(options: list[str]) -> int:
     if code != TESTS_FAILED or not 0 < len(failed) <= MOST:
         return code
     print(f"\nrepeated once, alone: {len(failed)} failed together with others", flush=True)
-    again = [*PYTEST, "-p", "tests.skips", "--last-failed", "--last-failed-no-failures", "none"]
+    tier = options[options.index("--tier") :][:2]
+    alone = ["-p", "tests.skips", "--last-failed", "--last-failed-no-failures", "none"]
+    again = [*PYTEST, *tier, *alone]
     code = subprocess.run(again, cwd=ROOT).returncode
     still = names() if code else []
     for name in failed:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.backends.sql import DATABASES, PROTOCOLS, Stage
+from tests.backends.sql.stage import DATABASES, PROTOCOLS, Stage
 from tests.surroundings import reachable
 
 if TYPE_CHECKING:

@@ -73,7 +73,7 @@ def test_the_extras_have_the_bounds_of_the_table(package: str) -> None:
 
 
 def test_the_documentation_has_the_table() -> None:
-    text = (ROOT / "docs/how-to/choose-a-store.md").read_text()
+    text = (ROOT / "docs/reference/platforms.md").read_text()
     rows = {
         f"| {library.project} | {library.lowest} | {library.newest}.x |"
         for library in LIBRARIES.values()

@@ -64,7 +64,10 @@ def stopped(pid: int) -> bool:
 
 
 def state(pid: int) -> str:
-    """Return the state letter of a process in /proc; empty when there is no such process."""
+    """Return the state letter of a process; empty when there is no such process."""
+    if not os.path.isdir("/proc"):  # macOS
+        command = ["ps", "-o", "stat=", "-p", str(pid)]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout[:1]
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -105,6 +108,7 @@ class Shell:
         self.url = f"sqlite:///{folder}/locks.db"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("LEASELOCK")}
         self.env["LEASELOCK_URL"] = self.url
+        self.leaselock: tuple[str, ...] = LEASELOCK
         self.started: list[subprocess.Popen[str]] = []
         self.groups: list[int] = []
 
@@ -114,8 +118,14 @@ class Shell:
         """Run to the end; in this process, if nothing depends on that."""
         if words and words[0] in IN_PROCESS and env is None and not stdin:
             return called(*words, env=self.env)
+        return self.process(*words, stdin=stdin, env=env)
+
+    def process(
+        self, *words: str, stdin: str = "", env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end, in a process of its own."""
         return subprocess.run(
-            [*LEASELOCK, *words],
+            [*self.leaselock, *words],
             env=self.env | (env or {}),
             input=stdin,
             capture_output=True,
@@ -127,7 +137,7 @@ class Shell:
     def start(self, *words: str, **options: object) -> subprocess.Popen[str]:
         """Start, and return at once."""
         process: subprocess.Popen[str] = subprocess.Popen(  # type: ignore[call-overload]
-            [*LEASELOCK, *words],
+            [*self.leaselock, *words],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

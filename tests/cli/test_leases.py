@@ -9,6 +9,8 @@ import subprocess
 import pytest
 from tests.cli.processes import LEASELOCK, Shell, ended, paced, said, until
 
+import leaselock
+
 
 def acquired(shell: Shell, *words: str) -> str:
     done = shell.run("acquire", *words)
@@ -123,9 +125,41 @@ def test_break_with_another_token_changes_nothing(shell: Shell) -> None:
     assert shell.run("check", "a", "--token", token).returncode == 0
 
 
-def test_break_of_a_free_lock_succeeds(shell: Shell) -> None:
+def test_break_of_a_free_lock_is_not_done(shell: Shell) -> None:
     done = shell.run("break", "a", "--yes", "--message", "x")
-    assert (done.returncode, done.stderr) == (0, "leaselock: 'a' is free\n")
+    text = f"leaselock: 'a' is free in {shell.url}: nothing to break\n"
+    assert (done.returncode, done.stderr) == (1, text)
+    done = shell.run("--json", "break", "a", "--yes", "--message", "x")
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert (document["error"], document["broken"], document["exit_code"]) == ("free", None, 1)
+
+
+def test_break_takes_no_pattern(shell: Shell) -> None:
+    acquired(shell, "order:5")
+    done = shell.run("break", "order:*", "--yes", "--message", "x")
+    assert done.returncode == 64
+    assert "`leaselock ls 'order:*'`" in done.stderr
+    assert shell.run("ls", "--exit-code", "order:5").returncode == 0
+    acquired(shell, "order:*")  # a name all the same
+    assert shell.run("break", "order:*", "--yes", "--message", "x").returncode == 0
+
+
+def test_break_says_that_the_holder_works_on(shell: Shell) -> None:
+    with leaselock.Client(shell.url) as client:
+        lease = client.lock("a", lease=3600.0, renew=False).acquire()
+        done = shell.run("break", "a", "--yes", "--message", "x")
+        assert "It works on until it notices, at its next renewal" in done.stderr
+        with pytest.raises(leaselock.LeaseLost):
+            lease.release()
+        cooling = client.lock("b", min_hold=3600.0)
+        with cooling:
+            pass
+    for words in (["check", "b", "7"], ["break", "b", "--yes", "--message", "x"]):
+        said = shell.run(*words).stderr
+        assert "'b' is cooling down for 59m" in said
+        assert "held by" not in said
+        assert "works on" not in said
 
 
 def test_broken_lock_is_granted_to_the_next_waiter(shell: Shell) -> None:

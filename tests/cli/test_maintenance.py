@@ -6,13 +6,16 @@ import json
 import os
 import re
 import subprocess
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 from testkit.servers.process import program
+from testkit.servers.redis import Redis
 from tests.cli.processes import LEASELOCK, Shell
 
 import leaselock
+from leaselock._backends.redis.scan import PAGE
 from leaselock._cli import main
 
 if TYPE_CHECKING:
@@ -85,3 +88,34 @@ def test_doctor_fails_on_a_full_disk(shell: Shell) -> None:
         pytest.skip(f"no server: no mount namespaces here: {done.stderr}")
     assert done.returncode == 1, done.stderr
     assert re.search(r"^fail +\d+ KiB are free on its disk", done.stdout, re.M), done.stdout
+
+
+def test_gc_does_not_examine_the_store_for_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each of several servers, and a page of keys after the other."""
+    monkeypatch.delattr(leaselock.Client, "doctor")
+    count = 3 * PAGE
+    with ExitStack() as stack:
+        servers = [stack.enter_context(Redis()) for _ in range(3)]
+        url = ",".join(server.url for server in servers)
+        for server in servers:
+            fill = "for i = 1, ARGV[1] do redis.call('SET', KEYS[1] .. i .. '}', 7, 'PX', 1e8) end"
+            server.ask("EVAL", fill, "1", "redisson_lock_token:{lock:n", str(count))
+        said: list[str] = []
+        with leaselock.Client(url) as client:
+            client.gc(kept=said.append)
+        assert [f"{count} token counters, the last until 2" in text for text in said] == [True] * 3
+        assert len({text.partition(" ")[0] for text in said}) == 3
+
+
+def test_gc_says_how_many_counters_redis_keeps_and_until_when(shell: Shell) -> None:
+    with Redis() as server:
+        shell.env["LEASELOCK_URL"] = server.url
+        with leaselock.Client(server.url) as client:
+            for name in ("a", "b"):
+                with client.lock(name):
+                    pass
+        done = shell.run("gc")
+        assert (done.returncode, done.stdout) == (0, "")
+        _, kept = done.stderr.splitlines()
+        assert re.search(r"kept: .*: 2 token counters, the last until \d{4}-\d\d-\d\d ", kept)
+        assert len(shell.run("-q", "gc").stderr) == 0

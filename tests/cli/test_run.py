@@ -25,7 +25,7 @@ ENVIRONMENT = (sys.executable, "-c", PRINT_ENVIRONMENT)
 
 def test_exit_code_of_the_command_is_returned(shell: Shell) -> None:
     assert shell.run("run", "a", "--", "sh", "-c", "exit 7").returncode == 7
-    assert shell.run("run", "a", "sh", "-c", "kill -9 $$").returncode == 137
+    assert shell.run("run", "a", "sh", "-c", "kill -9 $$").returncode == -9
     assert shell.run("run", "a", "true").returncode == 0
 
 
@@ -149,14 +149,6 @@ def test_waiting_for_an_enclosing_lock_is_refused(
     done = shell.run("run", "-c", shlex.join([*LEASELOCK, word, *limit, *rest]), "a")
     assert done.returncode == code
     assert ("this runs under the lock 'a' of the same store" in done.stderr) is (code == 64)
-
-
-@pytest.mark.parametrize("permits", [1, 2])
-def test_waiting_for_a_permit_is_refused_under_all_of_them(shell: Shell, permits: int) -> None:
-    nested = ("run", "--timeout", "1h", "--slots", str(permits), "a", "--")
-    done = shell.run(*nested, *(*LEASELOCK, *nested) * permits, "true")
-    assert done.returncode == 64
-    assert "this runs under" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leaselock import AsyncClient, LeaseLost, LockInfo, NotApplied
+from leaselock import AsyncClient, Holder, LeaseLost, LockInfo, NotApplied
 from leaselock._cli.top_screen import BreakScreen, Top
+from leaselock._cli.top_text import MOST_ROWS
 from leaselock.live import Monitor, View
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from tests.cli.processes import Shell
     from textual.pilot import Pilot
@@ -23,13 +24,16 @@ SMALL = (80, 24)
 
 
 class SometimesAway(AsyncClient):
-    """A client whose store does not answer while it is `away`."""
+    """A client whose store does not answer while it is `away`, or has `many` locks."""
 
     away = False
+    many: Sequence[LockInfo] = ()
 
     async def locks(self, pattern: str = "*", *, walk: bool = False) -> list[LockInfo]:
         if self.away:
             raise NotApplied("connection refused")
+        if self.many:
+            return [*self.many]
         return await super().locks(pattern, walk=walk)
 
 
@@ -152,6 +156,20 @@ async def sort_and_filter() -> None:
         while top.app.sort != "name":
             await top.press("s")
         assert top.locks == ["  a", "  b", "  c1", "  c2"]
+
+
+async def the_table_has_the_first_of_many_locks() -> None:
+    async with session() as top:
+        hold = Holder("host", 5, "MainThread", 1e9, "label", 7, None)
+        top.client.many = [
+            LockInfo(f"order:{number:05}", hold, (), (hold,)) for number in range(20_000)
+        ]
+        await top.until(lambda: len(top.locks) == MOST_ROWS)
+        assert top.locks[-1] == f"  order:{MOST_ROWS - 1:05}"
+        assert f"first {MOST_ROWS} of 20000 shown" in top.text("#figures")
+        await top.press("slash", *"1999", "9")
+        assert top.locks == ["  order:19999"]
+        assert "first" not in top.text("#figures")
 
 
 async def the_cursor_stays_on_its_lock() -> None:
@@ -285,6 +303,7 @@ def shown(app: Top) -> list[str]:
 MORE = (sort_and_filter, the_cursor_stays_on_its_lock, pause_and_help, a_wider_terminal_shows_more)
 NARROW = a_narrow_terminal_cuts_nothing_that_matters
 SCENARIOS = [
+    the_table_has_the_first_of_many_locks,
     a_lock_comes_and_goes,
     a_lock_is_broken_when_its_name_is_typed,
     a_deadlock_is_marked_without_colours,

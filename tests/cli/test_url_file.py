@@ -99,3 +99,38 @@ def test_a_client_reads_the_file(
 def test_a_byte_order_mark_is_not_part_of_the_url(shell: Shell, secret: Path) -> None:
     secret.write_bytes(b"\xef\xbb\xbf" + secret.read_bytes())
     assert listed(shell, "--url-file", str(secret)) == []
+
+
+def test_the_command_in_a_message_names_the_store_as_it_was_given(shell: Shell) -> None:
+    """The URL in the message lacks password and options, so doctor would report another fault."""
+    url = "redis://:secret@127.0.0.1:1/0?prefix=jobs:"
+    file = shell.folder / "url of redis"
+    file.write_text(url)
+    plain = "redis://127.0.0.1:1/0?prefix=jobs:"
+    quick = ("--op-timeout", "100ms", "ls")
+    for words, variables, command in (
+        (("--url-file", str(file)), {}, f"leaselock doctor --url-file '{file}'"),
+        (("--url", plain), {}, f"leaselock doctor --url '{plain}'"),
+        (("--url", url), {}, "leaselock doctor --url URL, with the same URL"),
+        ((), {"LEASELOCK_URL": url}, "leaselock doctor"),
+    ):
+        shell.env.pop("LEASELOCK_URL", None)
+        shell.env |= variables
+        done = shell.run(*words, *quick)
+        assert (done.returncode, done.stdout) == (69, "")
+        assert done.stderr.endswith(f"can reach it: {command}\n")
+        assert "secret" not in done.stderr
+
+
+def test_doctor_warns_of_a_password_that_others_can_read(shell: Shell, secret: Path) -> None:
+    words = ("doctor", "--op-timeout", "100ms", "--url-file", str(secret))
+    for content, mode, warned in (
+        ("redis://:secret@127.0.0.1:1/0", 0o644, True),
+        ("redis://:secret@127.0.0.1:1/0", 0o640, False),
+        ("redis://127.0.0.1:1/0", 0o644, False),
+    ):
+        secret.write_text(content)
+        secret.chmod(mode)
+        out = shell.run(*words).stdout
+        text = f"warn  the password in {secret} can be read by all users of this machine"
+        assert (text in out, "secret@" in out) == (warned, False)

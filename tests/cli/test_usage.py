@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         (["--url", "nosuch://x", "run", "a", "true"], 78, "no store is known for 'nosuch'"),
         (["--url", "sqlite://host/x", "ls"], 78, "three slashes"),
         (["--url", "memory://", "ls"], 78, "end with this very command"),
-        (["--url", "sqlite:////usr/nonexistent/dir/x.db", "ls"], 69, "/usr/nonexistent/dir"),
+        (["--url", "sqlite:////usr/nonexistent/dir/x.db", "ls"], 78, "/usr/nonexistent/dir"),
     ],
     ids=lambda value: " ".join(value)[:30] if isinstance(value, list) else None,
 )
@@ -142,7 +142,8 @@ import argparse, datetime, encodings.idna, encodings.unicode_escape, json, local
 import leaselock._cli, leaselock._backends, leaselock._drivers.threads
 for package in (leaselock._cli, importlib.import_module("leaselock._backends.sqlite")):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        importlib.import_module(module.name)
+        if not module.name.endswith(("_windows", "_macos")):
+            importlib.import_module(module.name)
 if not os.geteuid():
     os.setgroups([])
     os.setgid(65534)

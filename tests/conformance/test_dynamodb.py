@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from testkit.conformance import Scenario, Store
-from tests.conformance.share import EVERY, name, run
+from tests.conformance.matrix import configuration, name, run
 
 import leaselock
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from testkit.servers.dynamodb import DynamoDB
-
-pytestmark = pytest.mark.heavy
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +46,6 @@ def store_on(dynamodb: DynamoDB) -> Store:
     )
 
 
-@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
+@pytest.mark.parametrize(("scenario", "driver"), configuration("dynamodb", one_in=4), ids=name)
 def test_dynamodb(scenario: Scenario, driver: str, store: Store, tmp_path: Path) -> None:
     run(scenario, store, driver, tmp_path)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from testkit.conformance import Scenario, Store
 from testkit.servers.etcd import Etcd
-from tests.conformance.share import EVERY, name, run, shared
+from tests.conformance.matrix import configuration, name, run
 
-from leaselock._core.rules import CONFIRM_WITHIN
+from leaselock._core.rows.rules import CONFIRM_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.no_cover
 
 FOLDERS = count()
 
@@ -47,17 +49,18 @@ def store_on(server: Etcd, **options: object) -> Store:
     )
 
 
-@pytest.mark.variant
-@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
+@pytest.mark.parametrize(("scenario", "driver"), configuration("etcd", one_in=2), ids=name)
 def test_etcd(
     scenario: Scenario, driver: str, server: Etcd, max_waiters: int | None, tmp_path: Path
 ) -> None:
     run(scenario, store_on(server), driver, tmp_path, max_waiters)
 
 
-@pytest.mark.parametrize(("variant", "scenario", "driver"), shared(["polling"]), ids=name)
+POLLING = configuration("etcd without watches", one_in=8)
+
+
+@pytest.mark.parametrize(("scenario", "driver"), POLLING, ids=name)
 def test_etcd_without_watches(
-    variant: str,
     scenario: Scenario,
     driver: str,
     server: Etcd,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from examples.folder_store import FolderStore
 from testkit.conformance import Scenario, Store
-from testkit.installed import install
-from tests.conformance.share import EVERY, name, run
+from testkit.installed import install, installed
+from tests.conformance.matrix import configuration, name, run
 
 import leaselock
 from leaselock._backends import SCHEMES, open_store
@@ -39,21 +39,14 @@ STORE = Store(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """For this process and those that it starts."""
-    folder = tmp_path_factory.mktemp("site-packages")
-    install(folder, "folder", "examples.folder_store:STORE")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [*sys.path, str(folder)])
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(folder)]))
+    made = tmp_path_factory.mktemp("site-packages")
+    with installed(made, folder="examples.folder_store:STORE") as folder:
         yield folder
 
 
-# Every third is in the first tier, threads and asyncio in turn.
-PARTS = [
-    pytest.param(scenario, driver, marks=() if n % 6 in (0, 3) else pytest.mark.variant)
-    for n, (scenario, driver) in enumerate(EVERY)
-]
+PARTS = configuration("example", one_in=4)
 
 
 @pytest.mark.parametrize(("scenario", "driver"), PARTS, ids=name)

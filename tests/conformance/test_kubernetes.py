@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from testkit.conformance import Scenario, Store
-from tests.conformance.share import EVERY, name, run
+from tests.conformance.matrix import configuration, name, run
 
-from leaselock._core.rules import CONFIRM_WITHIN
+from leaselock._core.rows.rules import CONFIRM_WITHIN
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from testkit.servers.kubernetes import KubeApiserver
-
-pytestmark = pytest.mark.heavy
 
 
 def store_on(kubernetes: KubeApiserver) -> Store:
@@ -34,7 +32,7 @@ def store_on(kubernetes: KubeApiserver) -> Store:
     )
 
 
-@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
+@pytest.mark.parametrize(("scenario", "driver"), configuration("kubernetes", one_in=4), ids=name)
 def test_kubernetes(
     scenario: Scenario, driver: str, kubernetes: KubeApiserver, tmp_path: Path
 ) -> None:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.redis import Redis
+
+if TYPE_CHECKING:
+    from testkit.servers.etcd import Etcd
 
 pytestmark = pytest.mark.heavy
 
@@ -32,6 +37,25 @@ def test_a_url_names_the_store() -> None:
     assert " passed" in ran.stdout
     assert "SKIPPED" not in ran.stdout
     assert "skipped: nothing" in ran.stdout
+
+
+def test_what_a_test_leaves_in_redis_is_removed() -> None:
+    with Redis() as server:
+        url = f"{server.url}?prefix=own:{{unique}}:"
+        ran = run("--store", url, "-k", "tokens and asyncio or adapter")
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert " passed" in ran.stdout
+        assert "is no DocumentStore" in ran.stdout
+        assert server.ask("KEYS", "*own:*") == []
+
+
+def test_both_suites_run_on_a_store_of_documents_and_clean_up(etcd: Etcd) -> None:
+    url = etcd.url("own{unique}")
+    ran = run("--store", url, "-k", "tokens and asyncio or adapter", "--proxy", etcd.hosts)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "no proxy" not in ran.stdout
+    kept = etcd.control("get", "own", "--prefix", "--keys-only")
+    assert not kept.get("kvs"), kept
 
 
 def test_a_missing_capability_skips_a_scenario() -> None:

@@ -11,13 +11,15 @@ import pytest
 from testkit.conformance import Scenario, Store
 from testkit.servers.cluster import Cluster
 from testkit.servers.redis import Redis
-from testkit.servers.rights import additional, asker, user
+from testkit.servers.rights import additional, asker, of_cluster, user
 from testkit.servers.sentinel import Sentinels
-from tests.conformance.share import in_turn, name, run, shared
+from tests.conformance.matrix import configuration, name, protocol, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+pytestmark = pytest.mark.no_cover
 
 CONFIRM_WITHIN = 3.0
 ALL = "user default on nopass ~* &* +@all"
@@ -69,12 +71,6 @@ def single() -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
-def local_handoff(single: Store) -> Store:
-    """Return the same server with local hand-off in each client."""
-    return single._replace(name="local_handoff", local_handoffs=16, caches=True, fair=False)
-
-
-@pytest.fixture(scope="session")
 def string() -> Iterator[Store]:
     with Redis(acl=USERS) as server:
         url = f"{as_worker(server)}?protocol=string"
@@ -100,16 +96,21 @@ def replicated() -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Store]:
-    with Cluster(users("a cluster", "watching without polling"), "worker:pw@") as nodes:
+    rights = [*of_cluster(), *additional("watching without polling")]
+    with Cluster((ALL, user("worker", "pw", "~*", more=rights)), "worker:pw@") as nodes:
         yield store_on("cluster", nodes.url, nodes.masters)
 
 
-VARIANTS = ("string", "sentinel", "cluster", "local_handoff", "replicated")
+PARTS = [
+    *protocol("redis", "single"),
+    *protocol("string", "string"),
+    *configuration("sentinel", "sentinel", one_in=4),
+    *configuration("cluster", "cluster", one_in=4),
+    *configuration("replicated", "replicated", one_in=8),
+]
 
 
-@pytest.mark.parametrize(
-    ("topology", "scenario", "driver"), in_turn("redis", "single") + shared(VARIANTS), ids=name
-)
+@pytest.mark.parametrize(("topology", "scenario", "driver"), PARTS, ids=name)
 def test_redis(
     topology: str,
     scenario: Scenario,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from testkit.conformance import Scenario, Store
 from testkit.servers.redis import Redis
-from tests.conformance.share import name, run, shared
+from tests.conformance.matrix import configuration, name, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +40,11 @@ def store_on(server: Redis, form: str) -> Store:
     )
 
 
+PARTS = [each for form in FORMS for each in configuration(form, form, one_in=4)]
+
+
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
-@pytest.mark.parametrize(("form", "scenario", "driver"), shared(FORMS), ids=name)
+@pytest.mark.parametrize(("form", "scenario", "driver"), PARTS, ids=name)
 def test_forms(form: str, scenario: Scenario, driver: str, server: Redis, tmp_path: Path) -> None:
     store = store_on(server, form)
     run(scenario, store, driver, tmp_path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from testkit.conformance import Scenario, Store
 from testkit.servers.redis import Redis
-from tests.conformance.share import name, run, shared
+from tests.conformance.matrix import configuration, name, protocol, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +38,10 @@ def store_on(servers: Sequence[Redis]) -> Store:
     )
 
 
-@pytest.mark.parametrize(("masters", "scenario", "driver"), shared(("3", "5")), ids=name)
+PARTS = [*protocol("redlock", "3"), *configuration("five masters", "5", one_in=8)]
+
+
+@pytest.mark.parametrize(("masters", "scenario", "driver"), PARTS, ids=name)
 def test_redlock(
     masters: str, scenario: Scenario, driver: str, servers: list[Redis], tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from testkit.conformance import Scenario, Store
-from tests.conformance.share import EVERY, name, run
+from tests.conformance.matrix import configuration, name, run
 
 import leaselock
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from testkit.servers.s3 import ObjectStore
 
-pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("ignore:an object store:UserWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:an object store:UserWarning")
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,6 @@ def store_on(object_store: ObjectStore) -> Store:
     )
 
 
-@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
+@pytest.mark.parametrize(("scenario", "driver"), configuration("s3", one_in=4), ids=name)
 def test_s3(scenario: Scenario, driver: str, store: Store, tmp_path: Path) -> None:
     run(scenario, store, driver, tmp_path)

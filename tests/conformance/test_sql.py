@@ -1,7 +1,6 @@
 """The conformance suite on PostgreSQL and MariaDB, in each protocol, as a user with few rights.
 
-Each scenario runs with every protocol; the database and the driver rotate. With
-LEASELOCK_CONFORMANCE=all, all combinations run.
+Each scenario runs with every protocol on PostgreSQL, and some of them on MariaDB.
 """
 
 from __future__ import annotations
@@ -9,18 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from testkit.conformance import SCENARIOS, Scenario, Store
+from testkit.conformance import Scenario, Store
 from testkit.servers.databases import emptied
-from tests.conformance.share import ALL, drivers, name, rests, run
+from tests.conformance import matrix
+from tests.conformance.matrix import configuration, name, run
 
-from leaselock._core.rules import RECHECK_INTERVAL
+from leaselock._core.rows.rules import RECHECK_INTERVAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.no_cover
+
 PROTOCOLS = ("lease", "row", "advisory")
-DATABASES = ("postgres", "mariadb")
 SESSION = 6.0
 
 
@@ -67,27 +68,17 @@ def store_on(
     )
 
 
-def combinations() -> Iterator[Any]:
-    for n, scenario in enumerate(SCENARIOS):
-        own = drivers(scenario)
-        if ALL:
-            every = [(d, p) for d in DATABASES for p in PROTOCOLS]
-            yield from (variant(d, p, scenario, driver) for d, p in every for driver in own)
-            continue
-        first = "postgres", "lease", scenario, own[n % len(own)]
-        yield variant(*first) if rests("postgres", n) else pytest.param(*first)
-        yield variant("mariadb", "lease", scenario, own[(n + 1) % len(own)])
-        for m, protocol in enumerate(PROTOCOLS[1:]):
-            yield variant(DATABASES[(n + m) % 2], protocol, scenario, own[n // 2 % len(own)])
+PARTS = [
+    *matrix.protocol("postgres", "postgres", "lease"),
+    *matrix.protocol("row", "postgres", "row"),
+    *matrix.protocol("advisory", "postgres", "advisory"),
+    *configuration("mariadb lease", "mariadb", "lease", one_in=2),
+    *configuration("mariadb row", "mariadb", "row", one_in=4),
+    *configuration("mariadb advisory", "mariadb", "advisory", one_in=4),
+]
 
 
-def variant(*values: object) -> Any:
-    return pytest.param(*values, marks=pytest.mark.variant)
-
-
-@pytest.mark.parametrize(
-    ("database", "protocol", "scenario", "driver"), list(combinations()), ids=name
-)
+@pytest.mark.parametrize(("database", "protocol", "scenario", "driver"), PARTS, ids=name)
 def test_sql(
     database: str,
     protocol: str,

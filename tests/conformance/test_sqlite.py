@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from testkit.conformance import Scenario, Store
-from tests.conformance.share import EVERY, MANY_WAITERS, name, run
+from tests.conformance.matrix import MANY_WAITERS, name, protocol, run
+
+pytestmark = pytest.mark.covers
 
 STORE = Store(
     "sqlite",
@@ -19,7 +21,7 @@ STORE = Store(
 )
 
 
-@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
+@pytest.mark.parametrize(("scenario", "driver"), protocol("sqlite", one_in=1), ids=name)
 def test_sqlite(scenario: Scenario, driver: str, max_waiters: int | None, tmp_path: Path) -> None:
     run(scenario, STORE, driver, tmp_path, max_waiters)
 

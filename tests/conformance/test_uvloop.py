@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import uvloop
-from tests.conformance.share import EVERY, name, run
+from tests.conformance.matrix import configuration, name, run
 from tests.conformance.test_memory import STORE as MEMORY
 from tests.conformance.test_redis import single  # noqa: F401
 from tests.conformance.test_sqlite import STORE as SQLITE
@@ -18,17 +18,13 @@ if TYPE_CHECKING:
 
     from testkit.conformance import Scenario, Store
 
-pytestmark = pytest.mark.variant
-STORES = ("memory", "sqlite", "redis")
 # Some scenarios end a loop before its client. uvloop warns of the connection while it closes the
 # loop, and does not go on if that is an error.
 OPEN = pytest.mark.filterwarnings("ignore:unclosed resource <TCPTransport:ResourceWarning")
-ASYNCIO = [
-    pytest.param(
-        scenario, STORES[n % len(STORES)], marks=OPEN if scenario.name.startswith("loops.") else ()
-    )
-    for n, (scenario, driver) in enumerate(EVERY)
-    if driver == "asyncio"
+PARTS = [
+    each
+    for store in ("memory", "sqlite", "single")
+    for each in configuration(f"uvloop {store}", store, one_in=12, only=["asyncio"])
 ]
 
 
@@ -41,6 +37,7 @@ def on_uvloop() -> Iterator[None]:
     asyncio.set_event_loop_policy(before)
 
 
+@pytest.mark.variant
 @pytest.mark.usefixtures("on_uvloop")
 def test_the_loop_is_one_of_uvloop() -> None:
     async def module() -> str:
@@ -50,10 +47,11 @@ def test_the_loop_is_one_of_uvloop() -> None:
 
 
 @pytest.mark.usefixtures("on_uvloop")
-@pytest.mark.parametrize(("scenario", "store"), ASYNCIO, ids=name)
+@OPEN
+@pytest.mark.parametrize(("store", "scenario", "driver"), PARTS, ids=name)
 def test_uvloop(
-    scenario: Scenario, store: str, tmp_path: Path, request: pytest.FixtureRequest
+    store: str, scenario: Scenario, driver: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     known = {"memory": MEMORY, "sqlite": SQLITE}
-    on: Store = known.get(store) or request.getfixturevalue("single")
-    run(scenario, on, "asyncio", tmp_path)
+    on: Store = known.get(store) or request.getfixturevalue(store)
+    run(scenario, on, driver, tmp_path)

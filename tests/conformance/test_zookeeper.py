@@ -12,7 +12,9 @@ import pytest
 from testkit.conformance import Scenario, Store
 from testkit.servers.ensembles import RestrictedEnsemble, fresh
 from testkit.servers.zookeeper import TICK_MS, Ensemble
-from tests.conformance.share import EVERY, in_turn, name, run
+from tests.conformance.matrix import name, protocol, run
+
+pytestmark = pytest.mark.no_cover
 
 SESSION = 3.0
 # Names may begin with a slash, although that is probably a mistake.
@@ -24,7 +26,7 @@ SILENCE = SESSION + 2 * TICK_MS / 1000
 # Modules that apply to `single`, too; it shows no waiters, and is slow with many of them.
 MODES = ("sharing", "updates", "permits")
 THEMES = ("owners", "reentrancy", "tokens")
-SIMPLE = [(s, driver) for s, driver in EVERY if s.name.partition(".")[0] in THEMES]
+SIMPLE = [each for each in protocol("single") if str(each.values[0]).partition(".")[0] in THEMES]
 
 
 def _store(url: Callable[..., str], *protocols: str) -> Store:
@@ -37,13 +39,13 @@ def _store(url: Callable[..., str], *protocols: str) -> Store:
         detachable=False,
         confirm_within=SILENCE,
         session_timeout=SESSION,
-        max_waiters=300,
+        max_waiters=100,
         **dict.fromkeys(MODES if protocols[0] == "queue" else (), True),
     )
 
 
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning", SLASH)
-@pytest.mark.parametrize(("scenario", "driver"), in_turn("zookeeper"), ids=name)
+@pytest.mark.parametrize(("scenario", "driver"), protocol("zookeeper"), ids=name)
 def test_zookeeper(
     scenario: Scenario,
     driver: str,
@@ -55,7 +57,6 @@ def test_zookeeper(
 
 
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning", SLASH)
-@pytest.mark.variant
 @pytest.mark.parametrize(("scenario", "driver"), SIMPLE, ids=name)
 def test_single(scenario: Scenario, driver: str, ensemble: Ensemble, tmp_path: Path) -> None:
     run(scenario, _store(partial(fresh, ensemble), "single", "queue"), driver, tmp_path)

@@ -20,13 +20,15 @@ from celery.exceptions import (
     SoftTimeLimitExceeded,
     TaskRevokedError,
 )
+from celery.local import Proxy
 from kombu.connection import Connection
 from kombu.transport.memory import Channel
 from testkit.servers.process import eventually
 from testkit.servers.redis import Redis
 
 import leaselock
-from leaselock.contrib.celery import client_of, single, unique
+from leaselock.contrib import celery as contrib
+from leaselock.contrib.celery import client_of, on_client, single, unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +69,7 @@ TASKS = """
         return name
 
     @app.task(bind=True)
-    @single("sync:{account}", store=url, busy="ignore")
+    @single("sync:{account}", store=url, busy="skip")
     def skipped(self, account):
         event("not skipped")
 
@@ -148,13 +150,26 @@ def task_of(url: str, **options: Any) -> Any:
     return sync
 
 
+def test_the_clients_of_a_process_are_instrumented(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contrib, "_hooks", [])
+    seen: list[leaselock.Client] = []
+    urls = [f"memory://{uuid.uuid4().hex}" for _ in range(2)]
+    before = client_of(urls[0])
+    on_client(seen.append)
+    after = client_of(urls[1])
+    assert client_of(urls[1]) is after
+    assert [client for client in seen if client in (before, after)] == [before, after]
+    before.close()
+    after.close()
+
+
 def test_a_task_runs_under_its_lock(url: str) -> None:
     assert task_of(url)("a") == "a"
     assert task_of(url)(account="a") == "a"
 
 
 @pytest.mark.parametrize(
-    ("busy", "error"), [("retry", Retry), ("ignore", Ignore), ("reject", Reject)]
+    ("busy", "error"), [("retry", Retry), ("skip", Ignore), ("reject", Reject)]
 )
 def test_a_busy_task_is_put_off(url: str, busy: str, error: type[Exception]) -> None:
     with leaselock.Client(url) as other, other.lock("sync:a"):
@@ -180,8 +195,8 @@ def test_errors_of_a_task_stay_its_own(url: str) -> None:
 
 
 def test_a_wrong_word_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="'retry', 'ignore' or 'reject'"):
-        task_of(url, busy="skip")
+    with pytest.raises(ValueError, match=r"'retry', 'skip', 'reject'.*'ignore' is 'skip' now"):
+        task_of(url, busy="ignore")
 
 
 def test_a_task_without_retries_left_names_the_lock_and_its_holder(url: str) -> None:
@@ -213,6 +228,31 @@ def test_a_task_that_is_not_bound_is_refused_at_once(url: str) -> None:
     for call in (lambda: sync("a"), everything):
         with pytest.raises(TypeError, match="bind=True"):
             call()
+
+
+def test_single_above_the_task_is_refused(url: str) -> None:
+    """A worker, beat or `send_task` would run the function inside, without the lock."""
+    app = Celery("here", set_as_current=False)
+
+    @app.task(bind=True)  # type: ignore[untyped-decorator]
+    def sync(self: Any) -> None: ...
+
+    evaluated = sync._get_current_object()
+    shared = Proxy(lambda: evaluated)  # what shared_task returns
+    for task in (sync, evaluated, shared):
+        with pytest.raises(TypeError, match=r"write @app\.task first, and @single"):
+            single("sync", store=url)(task)
+    with pytest.raises(TypeError, match=r"base=unique\(...\)"):
+        unique("sync", store=url)(sync)
+
+
+def test_a_name_that_the_task_cannot_complete_is_refused_when_it_is_decorated(url: str) -> None:
+    with pytest.raises(ValueError, match="needs 'y', which is no parameter"):
+        single("a:{y}", store=url)(lambda self, x: None)
+    with pytest.raises(TypeError, match="'timout': did you mean timeout="):
+        single("a", store=url, timout=5)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'timout': did you mean timeout="):
+        unique("a", store=url, timout=5)  # type: ignore[call-arg]
 
 
 def unique_task(url: str, template: str = "sync:{account}", **options: Any) -> Any:
@@ -309,7 +349,7 @@ def test_a_unique_task_that_is_called_or_eager_takes_no_lock(url: str) -> None:
 
 
 def test_wrong_arguments_of_unique_are_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="'skip' or 'raise'"):
+    with pytest.raises(ValueError, match="'skip', 'raise'"):
         unique("sync", busy="retry")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="queued is a number of seconds"):
         unique("sync", queued=0)

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 import redis
 from django.conf import settings
+from prometheus_client import REGISTRY
 from testkit.servers.mariadb import MariaDB
 from testkit.servers.postgres import Postgres
 from tests.contrib.metadata import write_metadata
@@ -160,6 +161,9 @@ def test_two_processes_migrate_and_one_does_it(project: Programs) -> None:
     printed = sorted(program.ended().count("Applying shop") for program in both)
     assert printed == [0, 1]
     assert len(project.lines("migrated")) == 1
+    texts = [program.output() for program in both]
+    assert sorted("Waiting for another process that migrates" in text for text in texts) == [0, 1]
+    assert sorted("Skipped: the other process has" in text for text in texts) == [0, 1]
 
 
 @pytest.mark.heavy
@@ -225,6 +229,21 @@ def test_threads_that_ask_first_at_the_same_time_get_one_client(
         clients = [each.result() for each in [pool.submit(integration.client) for _ in range(4)]]
         assert len(set(map(id, clients))) == 1
         assert clients[0] is integration.client()
+
+
+def test_the_client_is_instrumented(configured: str) -> None:
+    from django.test import override_settings
+
+    from leaselock.contrib.django import client
+
+    seen: list[leaselock.Client] = []
+    setting = {"store": f"{configured}-d", "instrument": seen.append}
+    with override_settings(LEASELOCK=setting):
+        assert [client(), client()] == seen * 2
+    by_name = "leaselock.contrib.prometheus.instrument"
+    setting = {"store": f"{configured}-e", "instrument": by_name}
+    with override_settings(LEASELOCK=setting), client().lock("instrumented:5"):
+        assert REGISTRY.get_sample_value("leaselock_held", {"lock": "instrumented"}) == 1
 
 
 def test_the_client_follows_a_setting_that_is_overridden(configured: str) -> None:
@@ -389,7 +408,6 @@ ITS_TESTS = """
         assert connection.settings_dict["NAME"] == "test_postgres"
         with client().lock("order:5") as lease:
             assert "test_postgres" in client().url
-        client().close()
 
     def test_a_fixture_of_settings(settings, lock_url):
         settings.LEASELOCK = {"store": lock_url}
@@ -429,6 +447,33 @@ def test_migrate_makes_the_tables_of_the_store(project: Programs) -> None:
         write_metadata(project.folder)
         for words in ((), ("--no-migrations",)):
             assert "3 passed" in run("pytest", "-q", "test_project.py", *words)
+
+
+ONE_TEST = """
+    from django.test import TestCase
+    from leaselock.contrib.django import client
+
+    class Orders(TestCase):
+        def test_a_lock(self):
+            with client().lock("order:5"):
+                pass
+"""
+
+
+@pytest.mark.heavy
+def test_a_passing_test_ends_well_with_the_locks_in_its_database(project: Programs) -> None:
+    """The test database is dropped, by either runner, though the client is open."""
+    with Postgres() as server:
+        project.write("own_database.py", OWN_DATABASE % server.port)
+        project.write("test_orders.py", ONE_TEST)
+        write_metadata(project.folder)
+        env = {"DJANGO_SETTINGS_MODULE": "own_database"}
+        with psycopg.connect(server.url, autocommit=True) as database:
+            database.execute("ALTER ROLE leaselock SET search_path = public")
+            assert "OK" in project.start("django", "test", "-v", "0", env=env).ended()
+            assert "1 passed" in project.start("pytest", "-q", "test_orders.py", env=env).ended()
+            names = database.execute("SELECT datname FROM pg_database").fetchall()
+            assert "test_postgres" not in [name for (name,) in names]
 
 
 @pytest.mark.heavy

@@ -1,4 +1,4 @@
-"""FastAPI: the dependency, in one process; tests/contrib/test_uvicorn.py has four workers."""
+"""FastAPI: the dependency, in one process; verification/frameworks/test_web_servers.py has four."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request
 
 import leaselock
-from leaselock import AsyncLease
-from leaselock.contrib.fastapi import lifespan, locked
+from leaselock import AsyncLease, AsyncLeases
+from leaselock.contrib.fastapi import lifespan, locked, locked_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -70,6 +70,21 @@ async def serving(url: str) -> AsyncIterator[httpx.AsyncClient]:
         httpx.AsyncClient(transport=transport, base_url="http://test") as client,
     ):
         yield client
+
+
+def test_the_client_of_the_application_is_instrumented(url: str) -> None:
+    events: list[str] = []
+
+    def instrument(client: leaselock.AsyncClient) -> None:
+        client.on_event(lambda event: events.append(event.kind))
+
+    async def play() -> None:
+        app = FastAPI(lifespan=lifespan(url, instrument=instrument))
+        async with app.router.lifespan_context(app), app.state.leaselock.lock("order:5"):
+            pass
+
+    asyncio.run(play())
+    assert "granted" in events
 
 
 @pytest.mark.parametrize("path", ["orders", "plain"])
@@ -246,3 +261,119 @@ def test_a_synchronous_client_excludes_the_requests_of_one_loop(url: str) -> Non
         codes = asyncio.run(requests())
     assert set(codes) <= {200, 500}
     assert account["balance"] == codes.count(200) > 0
+
+
+Both = Annotated[AsyncLeases, locked_all("account:{a}", "account:{b}", timeout=30)]
+
+
+def test_requests_for_several_locks_do_not_wait_for_each_other(url: str) -> None:
+    """In whatever order they name them; the same name twice is one lock."""
+    app = FastAPI(lifespan=lifespan(url))
+    inside: set[str] = set()
+
+    @app.post("/{a}/to/{b}")
+    async def transfer(a: str, b: str, leases: Both) -> list[str]:
+        assert not inside & {a, b}
+        inside.update((a, b))
+        await asyncio.sleep(0)
+        inside.difference_update((a, b))
+        return [lease.name for lease in leases.leases]
+
+    async def play() -> None:
+        async with visiting(app) as web, leaselock.AsyncClient(url) as other:
+            paths = ["/1/to/2", "/2/to/1"] * 8
+            answers = await asyncio.gather(*(web.post(path) for path in paths))
+            assert {answer.status_code for answer in answers} == {200}
+            assert answers[1].json() == ["account:1", "account:2"]
+            assert (await web.post("/1/to/1")).json() == ["account:1"]
+            assert (await web.post(f"/1/to/{'a' * 300}")).status_code == 422
+            assert not await other.lock("account:1").locked()
+
+    asyncio.run(play())
+
+
+def test_several_busy_locks_are_answered_with_the_one_that_is_held(url: str) -> None:
+    app = FastAPI(lifespan=lifespan(url))
+    both = locked_all("account:{a}", "account:{b}", timeout=0)
+    app.post("/{a}/to/{b}", dependencies=[both])(lambda: None)
+
+    async def play() -> None:
+        async with visiting(app) as web, leaselock.AsyncClient(url) as other:
+            async with other.lock("account:2"):
+                busy = await web.post("/1/to/2")
+            assert (busy.status_code, busy.json()) == (423, {"detail": "'account:2' is locked"})
+            assert not await other.lock("account:1").locked()
+
+    asyncio.run(play())
+
+
+def test_several_locks_of_one_route_are_one_dependency(url: str) -> None:
+    app = FastAPI(lifespan=lifespan(url))
+    locks = [locked("account:{a}"), locked("account:{b}")]
+    app.post("/{a}/to/{b}", dependencies=locks)(lambda: None)
+
+    async def play() -> None:
+        async with visiting(app):
+            raise AssertionError("it has started")
+
+    with pytest.raises(RuntimeError, match=r"/\{a\}/to/\{b\}: .*locked_all"):
+        asyncio.run(play())
+
+
+def test_several_locks_are_refused_where_no_lifespan_looks_at_the_routes(url: str) -> None:
+    app = FastAPI()
+    app.post("/{a}/to/{b}", dependencies=[locked("{a}"), locked("{b}")])(lambda: None)
+
+    async def play() -> None:
+        async with visiting(app) as web, leaselock.AsyncClient(url) as app.state.leaselock:
+            assert (await web.post("/1/to/1")).status_code == 200
+            await web.post("/1/to/2")
+
+    with pytest.raises(RuntimeError, match="locked_all"):
+        asyncio.run(play())
+
+
+def test_a_router_and_its_route_lock_the_same_name_once(url: str) -> None:
+    app = FastAPI(lifespan=lifespan(url))
+    router = APIRouter(dependencies=[locked("order:{order}")])
+
+    @router.get("/orders/{order}")
+    async def order(lease: Annotated[AsyncLease, locked("order:{order}", timeout=0)]) -> str:
+        return lease.name
+
+    app.include_router(router)
+
+    async def play() -> None:
+        async with visiting(app) as web:
+            for _ in range(2):
+                found = await web.get("/orders/5")
+                assert (found.status_code, found.json()) == (200, "order:5")
+
+    asyncio.run(play())
+
+
+def test_a_store_that_does_not_answer_is_503_and_a_wrong_one_500(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = FastAPI(lifespan=lifespan("redis://127.0.0.1:1/0", op_timeout=0.2))
+    app.post("/orders/{order}", dependencies=[ORDER])(lambda: None)
+
+    async def play() -> None:
+        async with visiting(app) as web:
+            outage = await web.post("/orders/5")
+            assert outage.status_code == 503
+            assert outage.headers["Retry-After"] == "1"
+            assert "127.0.0.1" not in outage.text
+        (said,) = [each for each in caplog.records if each.name == "leaselock.contrib.fastapi"]
+        assert "redis://127.0.0.1:1/0" in said.getMessage()
+
+    asyncio.run(play())
+
+
+def test_locked_is_no_decorator() -> None:
+    with pytest.raises(TypeError, match="is no decorator: write `lease: Annotated"):
+        ORDER(lambda: None)
+    with pytest.raises(TypeError, match="'timout': did you mean timeout="):
+        locked("a", timout=5)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="needs the names"):
+        locked_all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry, generate_latest
-from testkit.servers.process import closed_port
+from testkit.servers.process import eventually
 
 import leaselock
 from leaselock.contrib import labels, otel, prometheus
@@ -72,24 +73,35 @@ def test_counters_begin_at_zero_with_the_first_acquire() -> None:
                 found.append(registry.get_sample_value(name, {"lock": "first"}))
             telemetry = points(reader)
     assert found == [0.0] * len(counters)
-    unlocked = {"lock": "first", "outcome": "unlocked"}
-    assert registry.get_sample_value(ACQUIRED, unlocked) == 0.0
     for name in ("lost", "renewal.late", "break", "backend.errors"):
         assert [point.value for point in telemetry[f"leaselock.{name}"]] == [0], name
 
 
-def test_an_acquire_that_goes_on_without_the_lock_is_counted() -> None:
-    registry, reader = CollectorRegistry(), InMemoryMetricReader()
-    with closed_port() as port, leaselock.Client(f"redis://127.0.0.1:{port}") as client:
+def test_what_is_held_and_what_waits_is_shown() -> None:
+    registry = CollectorRegistry()
+
+    def value(name: str) -> float | None:
+        return registry.get_sample_value(f"leaselock_{name}", {"lock": "order"})
+
+    waiting = threading.Event()
+    with leaselock.Client(STORE) as client, leaselock.Client(STORE) as other:
         prometheus.instrument(client, registry=registry)
-        otel.instrument(client, meter_provider=MeterProvider([reader]))
-        assert client.lock("cache:5", on_outage="unlocked").acquire(timeout=0.1).unlocked
-    unlocked = {"lock": "cache", "outcome": "unlocked"}
-    assert registry.get_sample_value(ACQUIRED, unlocked) == 1.0
-    measured = points(reader)
-    (point,) = measured["leaselock.acquire.duration"]
-    assert (point.attributes["outcome"], point.count) == ("unlocked", 1)
-    assert [point.value for point in measured["leaselock.held"]] == [0]
+        client.on_event(lambda event: waiting.set() if event.kind == "busy" else None)
+        with client.lock("order:5"), client.lock("order:6"):
+            assert (value("held"), value("waiting")) == (2.0, 0.0)
+        lease = other.lock("order:5").acquire()
+        thread = threading.Thread(target=lambda: client.lock("order:5").acquire().release())
+        thread.start()
+        assert waiting.wait(60)
+        assert (value("held"), value("waiting")) == (0.0, 1.0)
+        lease.release()
+        thread.join()
+        assert (value("held"), value("waiting")) == (0.0, 0.0)
+        lease = client.lock("order:5").acquire()
+        assert client.break_lock("order:5") is not None
+        with pytest.raises(leaselock.LeaseLost):
+            lease.release()
+        eventually(lambda: value("held") == 0.0, 60.0)  # the loss is reported in the background
 
 
 def renewed(name: str, left: float) -> leaselock.Event:
@@ -125,7 +137,7 @@ def test_the_number_of_series_is_bounded() -> None:
     assert len(found["leaselock.acquire.duration"]) == labels.MOST_LABELS + 1
     assert sum(point.value for point in found["leaselock.held"]) == 0
     # What a server scrapes, with all series of all labels.
-    assert len(generate_latest(registry).splitlines()) < 60 * (labels.MOST_LABELS + 2)
+    assert len(generate_latest(registry).splitlines()) < 62 * (labels.MOST_LABELS + 2)
 
 
 def test_a_label_ends_when_it_was_not_used_for_long() -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import create_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 from sqlalchemy.orm.exc import StaleDataError
 
 import leaselock
-from leaselock.contrib.sqlalchemy import FencedMixin, fencing
+from leaselock.contrib.sqlalchemy import FencedMixin, fencing, refuse_in_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from sqlalchemy import Engine
+    from testkit.servers.postgres import Postgres
 
 
 class Base(DeclarativeBase):
@@ -173,3 +176,44 @@ def test_a_write_without_a_lease_is_an_error(engine: Engine, client: leaselock.C
         account.balance += 1
         with pytest.raises(RuntimeError, match="fenced_account"):
             session.commit()
+
+
+def test_a_lock_inside_a_transaction_is_refused(client: leaselock.Client) -> None:
+    made = create_engine("sqlite://")
+    sessions = sessionmaker(made)
+    refuse_in_transactions(client, sessions)
+    for end in ("commit", "rollback"):
+        with sessions() as session:
+            with client.lock("stock"), session.begin():
+                with client.lock("stock"):  # held until after the commit
+                    pass
+                with pytest.raises(RuntimeError, match="released before the commit"):
+                    client.lock("other").acquire()
+                if end == "rollback":
+                    session.rollback()
+            client.lock("stock").acquire().release()
+        with sessions.begin(), pytest.raises(RuntimeError, match=r"client.lock\(name\), session"):
+            client.lock("stock").acquire()
+    assert client.locks() == []
+    made.dispose()
+
+
+def test_a_transaction_of_an_async_session_is_seen(postgres: Postgres) -> None:
+    class OurSession(Session):
+        pass
+
+    class OurAsyncSession(AsyncSession):
+        sync_session_class = OurSession
+
+    async def play() -> None:
+        made = create_async_engine(postgres.url.replace("://", "+psycopg://"))
+        async with leaselock.AsyncClient("memory://alchemy") as client:
+            refuse_in_transactions(client, OurSession)
+            async with OurAsyncSession(made) as session:
+                async with client.lock("stock"), session.begin():
+                    with pytest.raises(RuntimeError, match="released before the commit"):
+                        await client.lock("other").acquire()
+                await (await client.lock("other").acquire()).release()
+        await made.dispose()
+
+    asyncio.run(play())

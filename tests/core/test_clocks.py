@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaselock._core.maintenance import MAX_CLOCK_OFFSET, clock_finding
+from leaselock._core.rows.maintenance import MAX_CLOCK_OFFSET, clock_finding
 
 
 def test_two_clocks_are_compared() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leaselock._core.concurrency_limit import ConcurrencyLimit
-from leaselock._core.effects import FOREVER, Wait
+from leaselock._core.client.concurrency_limit import ConcurrencyLimit
+from leaselock._core.contract.effects import FOREVER, Wait
 
 
 def test_a_slot_that_an_interrupt_has_torn_from_its_owner_is_free_again() -> None:
@@ -47,6 +47,22 @@ def test_operations_take_turns() -> None:
     turns[3].close()
     limit.leave(done.value.value)
     assert limit.enter_now() is not None
+
+
+def test_expected_operations_enter_before_the_other_ordinary_ones() -> None:
+    limit = ConcurrencyLimit(1, spare=1)
+    slot, spare = limit.enter_now(), limit.enter_now(urgent=True)
+    ordinary = limit.enter(1.0)
+    expected = limit.enter(1.0, expected=True)
+    effects = [operation.send(None) for operation in (ordinary, expected)]
+    assert spare is not None
+    limit.leave(spare)  # the spare slot is not theirs
+    assert [effect.signal.is_set for effect in effects] == [False, False]
+    assert slot is not None
+    limit.leave(slot)
+    assert [effect.signal.is_set for effect in effects] == [False, True]
+    ordinary.close()
+    expected.close()
 
 
 def test_urgent_operations_enter_before_the_others() -> None:

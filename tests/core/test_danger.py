@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Fixture, answer_by, mutex_of
 
-from leaselock._core.backend import Renew
-from leaselock._core.effects import Sleep
-from leaselock._core.hold import Hold
+from leaselock._core.client.hold import Hold
+from leaselock._core.contract.backend import Renew
+from leaselock._core.contract.effects import Sleep
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.lease_handle import LeaseHandle
 
 LEASE = 30.0
 

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from leaselock._core.backend import Claim, HoldRecord, HoldState, LockState, Mode
-from leaselock._core.deadlocks import cycles, deadlocks, description, find_for, owner_of, waits
-from leaselock._core.inspection import (
+from leaselock._core.client.deadlocks import (
+    cycles,
+    deadlocks,
+    description,
+    find_for,
+    owner_of,
+    waits,
+)
+from leaselock._core.client.inspection import (
     LONGEST_HOLDS,
     Holder,
     LockInfo,
@@ -19,10 +25,11 @@ from leaselock._core.inspection import (
     held_while_waiting,
     metadata_of,
 )
+from leaselock._core.contract.backend import Claim, HoldRecord, HoldState, LockState, Mode
 
 if TYPE_CHECKING:
-    from leaselock._core.deadlocks import Deadlock
-    from leaselock._core.hold_registry import HoldRegistry
+    from leaselock._core.client.claim_registry import ClaimRegistry
+    from leaselock._core.client.deadlocks import Deadlock
 
 
 def holder(owner: str, token: int = 1, *, detached: bool = False) -> Holder:
@@ -48,17 +55,6 @@ def test_two_owners_that_wait_for_one_another() -> None:
     assert description(cycle).startswith("h, process 1, 2 waits for 'a', held by h, process 1, 1")
 
 
-def test_three_owners_and_one_who_only_waits() -> None:
-    locks = [
-        lock("a", "1", waiter("2", 1.0), waiter("9", 9.0)),
-        lock("b", "2", waiter("3", 3.0)),
-        lock("c", "3", waiter("1", 2.0)),
-    ]
-    (cycle,) = cycles(locks)
-    assert names(cycle) == ["b", "a", "c"] or names(cycle) == ["b", "c", "a"]
-    assert {wait.waiter.owner for wait in cycle} == {"1", "2", "3"}
-
-
 def test_an_unknown_mode_counts_as_exclusive_and_hides_no_deadlock() -> None:
     """Another version of this library may write a mode that this one does not know."""
     odd_holder = holder("7")._replace(mode="odd")
@@ -71,23 +67,12 @@ def test_an_unknown_mode_counts_as_exclusive_and_hides_no_deadlock() -> None:
     assert [names(cycle) for cycle in cycles([odd, back])] == [["odd", "back"]]
 
 
-def test_a_chain_is_no_deadlock() -> None:
-    locks = [lock("a", "1", waiter("2")), lock("b", "2", waiter("3"))]
-    assert cycles(locks) == []
-
-
 def test_a_circle_longer_than_the_stack_of_python() -> None:
     count = 2 * sys.getrecursionlimit()
     locks = [lock(str(i), str(i), waiter(str((i - 1) % count), float(i))) for i in range(count)]
     (cycle,) = cycles(locks)
     assert len(cycle) == count
     assert cycles(locks[1:]) == []
-
-
-def test_two_separate_deadlocks() -> None:
-    one = [lock("a", "1", waiter("2", 2.0)), lock("b", "2", waiter("1", 1.0))]
-    two = [lock("c", "3", waiter("4", 4.0)), lock("d", "4", waiter("3", 3.0))]
-    assert [names(cycle) for cycle in cycles(one + two)] == [["a", "b"], ["c", "d"]]
 
 
 def test_holders_without_an_identity_are_left_out() -> None:
@@ -273,7 +258,7 @@ class Asked:
         return [self.states.get(name, LockState(name, (), ()))]
 
     def search(self, waits_for: str, owner: str, held: list[str]) -> list[Deadlock]:
-        operation = find_for(cast("HoldRegistry", self), claim(waits_for, owner), held)
+        operation = find_for(cast("ClaimRegistry", self), claim(waits_for, owner), held)
         with pytest.raises(StopIteration) as done:
             operation.send(None)
         found: list[Deadlock] = done.value.value

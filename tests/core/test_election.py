@@ -9,17 +9,17 @@ import pytest
 from tests.core.test_service import Fixture
 from verification.simulation.simulator import Interrupted
 
-from leaselock._core.backend import Acquire, Inspect, Release, Renew
-from leaselock._core.effects import Sleep
+from leaselock._core.contract.backend import Acquire, Inspect, Release, Renew
+from leaselock._core.contract.effects import Sleep
 from leaselock._drivers.system_env import TERMINATION
 from leaselock.errors import LeaseLost, NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.election import Candidacy
-    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.election import Candidacy
+    from leaselock._core.client.lease_handle import LeaseHandle
 
 
 @pytest.fixture
@@ -58,17 +58,6 @@ def run(fixture: Fixture, seconds: float = 1e9) -> tuple[Any, Candidacy, Leader,
     machine, core = fixture.client("one")
     part, leader = candidacy(core), Leader(machine, seconds)
     return machine, part, leader, machine.start(part.run(leader, same), "run"), core
-
-
-def test_the_result_is_returned_and_the_leadership_released(fixture: Fixture) -> None:
-    machine, part, leader, process, _ = run(fixture, 2.0)
-    fixture.simulator.play(1.0)
-    found = fixture.do(machine, part.leader(), 0.1)
-    assert found.token == leader.terms[0]
-    fixture.simulator.play(4.0)
-    assert process.result == "done"
-    assert part.term is None
-    assert fixture.do(machine, part.leader()) is None
 
 
 def test_it_is_called_again_after_a_loss(fixture: Fixture) -> None:
@@ -158,22 +147,6 @@ def test_a_closed_client_ends_its_part(fixture: Fixture, silent: tuple[type, ...
     assert fixture.do(machine, candidacy(core).run(Leader(machine), same)) is None
 
 
-def test_resigning_ends_the_term_at_once(fixture: Fixture) -> None:
-    machine, part, leader, _, _ = run(fixture)
-    fixture.simulator.play(1.0)
-    other, theirs = fixture.client("two")
-    second = Leader(other)
-    other.start(candidacy(theirs).run(second, same))
-    fixture.simulator.play(2.0)
-    assert not second.terms
-    assert fixture.do(machine, part.resign(), 0.05)
-    assert not fixture.do(machine, part.resign(), 0.05)
-    assert second.terms
-    second.until = 0.0
-    fixture.simulator.play(6.0)
-    assert len(leader.terms) == 2
-
-
 def test_resigning_without_an_answer_ends_the_term_too(fixture: Fixture) -> None:
     machine, part, leader, _, _ = run(fixture)
     fixture.simulator.play(1.0)
@@ -181,23 +154,6 @@ def test_resigning_without_an_answer_ends_the_term_too(fixture: Fixture) -> None
     assert fixture.do(machine, part.resign())
     fixture.simulator.play(20.0)
     assert len(leader.terms) == 2
-
-
-def test_resigning_in_the_body_lets_it_go_on(fixture: Fixture) -> None:
-    machine, core = fixture.client("one")
-    part = candidacy(core)
-    seen: list[object] = []
-
-    async def lead(handle: LeaseHandle) -> str:
-        seen.append(await part.resign())
-        seen.append(await part.resign())
-        seen.append(handle.lost())
-        return "resigned"
-
-    machine.start(part.run(lead, same))
-    fixture.simulator.play(5.0)
-    assert seen[:6] == [True, False, False] * 2
-    fixture.do(machine, core.close())
 
 
 def test_a_body_is_told_that_it_was_lost(fixture: Fixture) -> None:
@@ -226,9 +182,9 @@ def test_a_term_after_another_is_not_forgotten_by_the_end_of_the_first(fixture: 
     fixture.do(machine, second.begin(), 0.1)
     with pytest.raises(LeaseLost):
         fixture.do(machine, first.end(None), 0.1)
-    assert part.term is second
+    assert part.terms.get(part.mutex.name) is second
     fixture.do(machine, second.end(None), 0.1)
-    assert part.term is None
+    assert part.terms.get(part.mutex.name) is None
 
 
 class Guarded(Leader):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from tests.core.test_service import Fixture, mutex_of
 
-from leaselock._core.backend import Renew
-from leaselock._core.effects import Sleep
-from leaselock.errors import LeaseLost, NotApplied, OutcomeUnknown, StoreError
+from leaselock._core.client.lease_reference import no_operation
+from leaselock._core.contract.backend import Renew
+from leaselock._core.contract.effects import Sleep
+from leaselock.errors import LeaseLost, NotApplied, NotHeld, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from leaselock._core.client.lease_handle import LeaseHandle
 
 FIXED = 3.0
 
@@ -78,6 +84,29 @@ def test_a_nested_renewed_lease_prolongs_a_fixed_one_until_its_release() -> None
     assert set(lengths(fixture)) == {FIXED}
 
 
+@pytest.mark.parametrize("end", ["generator", "dropped"])
+def test_a_fixed_lease_is_not_prolonged_by_a_nested_one_that_has_no_release(end: str) -> None:
+    """It was that of a generator that is dropped, or an interrupt came before its release."""
+    fixture = Fixture()
+    machine, service = fixture.client()
+
+    async def whole() -> None:
+        outer = await mutex_of(service, lease=FIXED, renew=False).acquire(None)
+        inner = await mutex_of(service, lease=FIXED).enter()
+        await Sleep(machine.now() + 5 * FIXED)
+        outer.ensure()
+        if end == "generator":
+            await inner.leave(GeneratorExit())
+        else:
+            inner.reference.left_by = no_operation
+        await Sleep(machine.now() + FIXED)
+        assert outer.lost()
+        with pytest.raises(LeaseLost, match="fixed lease is over"):
+            await outer.release()
+
+    fixture.do(machine, whole(), 60.0)
+
+
 @pytest.mark.parametrize("renew", [True, False])
 def test_a_nested_lease_that_is_longer_than_a_fixed_one_is_asked_for_at_once(renew: bool) -> None:
     fixture = Fixture()
@@ -132,3 +161,40 @@ def test_leases_of_one_client_that_adopt_the_same_grant_share_its_hold() -> None
 
     fixture.do(machine, whole(), 20.0)
     assert not fixture.store.table.entries["a"].holds
+
+
+def test_a_lease_is_adopted_from_a_store_without_min_hold() -> None:
+    fixture = Fixture()
+    machine, service = fixture.client()
+    backend = service.contexts[None].registry.backend
+
+    async def whole() -> None:
+        handle = await mutex_of(service).acquire(None)
+        await handle.detach()
+        adopted = await service.adopt("a", handle.hold.token)
+        assert adopted.hold.claim.min_hold == 0.0
+        await adopted.release()
+
+    backend.capabilities = backend.capabilities._replace(min_hold=False)
+    fixture.do(machine, whole(), 20.0)
+    assert not fixture.store.table.entries["a"].holds
+
+
+def test_a_lease_is_not_nested_in_one_that_was_released_while_it_was_extended() -> None:
+    fixture = Fixture()
+    machine, service = fixture.client()
+    outer: list[LeaseHandle] = []
+
+    async def whole() -> None:
+        outer.append(await mutex_of(service, lease=10.0, renew=False).acquire(None))
+        with pytest.raises(NotHeld, match="released meanwhile"):
+            await mutex_of(service, lease=30.0, renew=False).acquire(None)
+
+    run = machine.start(whole())
+    while not lengths(fixture):
+        fixture.simulator.play(fixture.simulator.time + 0.0001)
+    machine.start(outer[0].release())
+    fixture.simulator.play(fixture.simulator.time + 10.0)
+    assert run.ended
+    assert run.error is None
+    assert not service.contexts[None].registry.table

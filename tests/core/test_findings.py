@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from leaselock._core.maintenance import FEWEST_CLIENTS, clients_finding, space_finding, tls_finding
+from leaselock._core.rows.maintenance import (
+    FEWEST_CLIENTS,
+    clients_finding,
+    space_finding,
+    tls_finding,
+)
 
 
 def test_tls_counts_if_it_was_requested() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leaselock._backends.memory.store import CAPABILITIES
-from leaselock._core.backend import Collected
-from leaselock._core.client_core import ClientCore
-from leaselock._core.queue import NodeBackend
+from leaselock._core.client.client_core import ClientCore
+from leaselock._core.contract.backend import Collected
+from leaselock._core.rows.queue import NodeBackend
 from leaselock._drivers.threads import Threads
 from leaselock.errors import ClientClosed, OutcomeUnknown, StoreError, StoreUnreachable
 

@@ -8,16 +8,16 @@ import pytest
 from tests.core.test_modes import OPTIONS
 from tests.core.test_service import Fixture, mutex_of
 
-from leaselock._core.backend import Acquire, Release
-from leaselock._core.effects import FOREVER, Signal, Wait
-from leaselock._core.lease_handle import LeaseHandle
+from leaselock._core.client.lease_handle import LeaseHandle
+from leaselock._core.contract.backend import Acquire, Release
+from leaselock._core.contract.effects import FOREVER, Signal, Wait
 from leaselock.errors import AcquireCancelled, AcquireTimeout, LeaseLost
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine, Run
 
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.events import Event
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.events import Event
 
 NOT_CONFIRMED = "the store has not confirmed yet that the claim to 'a' has left it"
 # Longer than the time for which an interrupted process waits for the store, which is a second.
@@ -58,7 +58,7 @@ def test_a_cancelled_wait_ends_when_its_claim_has_left_the_store() -> None:
     assert seen[0] is False
     assert not hasattr(run.error, "__notes__")
     assert [(event.kind, event.reason) for event in events] == [("cancelled", "")]
-    assert not service.contexts[None].registry.pending_releases
+    assert not service.contexts[None].registry.pending()
 
 
 def test_the_wait_for_a_silent_store_has_a_bound_and_the_rest_is_said() -> None:
@@ -76,7 +76,7 @@ def test_the_wait_for_a_silent_store_has_a_bound_and_the_rest_is_said() -> None:
     fixture.store.silent = ()
     fixture.simulator.play(fixture.simulator.time + 5.0)
     assert not queue_of(fixture)
-    assert not service.contexts[None].registry.pending_releases
+    assert not service.contexts[None].registry.pending()
 
 
 def test_a_second_interruption_ends_the_wait_for_the_store() -> None:
@@ -157,7 +157,7 @@ def test_an_interrupted_wait_for_several_locks_releases_the_others(silent: bool)
     else:
         assert found[0] == ["c"]
     assert held(fixture) == ["c"]
-    assert not service.contexts[None].registry.pending_releases
+    assert not service.contexts[None].registry.pending()
 
 
 def test_the_interrupted_end_of_a_body_on_several_locks_releases_all() -> None:
@@ -214,10 +214,10 @@ def test_members_are_released_later_when_the_client_is_closed_or_the_time_has_pa
     first = fixture.do(machine, mutex_of(service, "a").acquire(None), 0.5)
     second = fixture.do(machine, mutex_of(service, "b").acquire(None), 0.5)
     fixture.do(machine, first.withdraw(machine.now()), 0.0)
-    assert [pending.claim.name for pending in registry.pending_releases] == ["a"]
+    assert [hold.claim.name for hold in registry.pending()] == ["a"]
     registry.closed = True
     fixture.do(machine, second.withdraw(FOREVER), 0.0)
-    assert [pending.claim.name for pending in registry.pending_releases] == ["a", "b"]
+    assert [hold.claim.name for hold in registry.pending()] == ["a", "b"]
 
 
 # --- the loss of a lease --------------------------------------------------------------------------
@@ -286,12 +286,12 @@ def test_a_close_that_was_interrupted_while_it_waited_is_continued() -> None:
     machine, service = fixture.client()
     lease = fixture.do(machine, mutex_of(service).acquire(None), 0.1)
     registry = service.contexts[None].registry
-    registry.in_flight.active += 1
+    watching = registry.begin_watching()
     run = fixture.begin(machine, service.close())
     assert not run.ended
     fixture.simulator.interrupt(run)
     fixture.simulator.play(fixture.simulator.time + 0.1)
-    registry.in_flight.exit()
+    registry.end_watching(watching)
     fixture.do(machine, service.close())
     assert held(fixture) == []
     assert lease.lost()
@@ -315,11 +315,64 @@ def test_dropped_leases_are_forgotten() -> None:
         await Wait(Signal(), machine.now() + 1.0)
 
     with pytest.warns(ResourceWarning) as said:
-        fixture.begin(machine, drop())
+        fixture.do(machine, drop(), 40.0)
     # Another test may have left something to the collector, which warns of it now.
     warned = [str(warning.message) for warning in said if "'dropped " in str(warning.message)]
     assert sum("was dropped while held" in text for text in warned) == 25
-    # The last one is forgotten when the next hold begins.
-    assert len(registry.holds) <= 1
-    assert len(owners[0].holds) <= 1
+    assert not registry.table
+    assert not owners[0].holds
     assert len([seen for seen in fixture.store.seen if isinstance(seen, Acquire)]) == 50
+
+
+def dropped(fixture: Fixture) -> tuple[Machine, ClientCore]:
+    """A client whose user has dropped the lease of a lock, which lasts 30 s."""
+    machine, service = fixture.client()
+
+    async def drop() -> None:
+        await mutex_of(service).acquire(None)
+
+    with pytest.warns(ResourceWarning, match="was dropped while held"):
+        fixture.do(machine, drop(), 15.0)
+    return machine, service
+
+
+def test_a_dropped_lease_keeps_others_out_until_it_expires() -> None:
+    """Its user may count on it, although nothing renews it. ZooKeeper has no expiry of its own."""
+    fixture = Fixture()
+    dropped(fixture)
+    other, rival = fixture.client("two")
+    run = fixture.begin(other, mutex_of(rival).acquire(None))
+    fixture.simulator.play(28.0)
+    assert not run.ended
+    fixture.simulator.play(32.0)
+    assert run.ended
+    assert run.error is None
+
+
+def test_a_warning_tells_of_a_fixed_lease_that_was_dropped() -> None:
+    """Nothing looks at it before its end."""
+    fixture = Fixture()
+    machine, service = fixture.client()
+
+    async def drop() -> None:
+        await mutex_of(service, lease=3.0, renew=False).acquire(None)
+
+    with pytest.warns(ResourceWarning, match="was dropped while held"):
+        fixture.do(machine, drop(), 5.0)
+
+
+def test_a_dropped_lease_is_released_when_its_client_closes() -> None:
+    fixture = Fixture()
+    machine, service = dropped(fixture)
+    fixture.do(machine, service.close())
+    assert not fixture.store.table.entries["a"].holds
+
+
+def test_a_dropped_lease_is_released_at_once_when_a_callback_closes_the_client() -> None:
+    fixture = Fixture()
+    machine, service = dropped(fixture)
+    registry = service.contexts[None].registry
+    registry.notices.running.add(1)  # the callback, which has not returned
+    fixture.do(machine, service.close(), 0.5)
+    assert not fixture.store.table.entries["a"].holds
+    assert not registry.table

@@ -10,9 +10,10 @@ import pytest
 
 from leaselock._backends.sql.server_info import SCHEMA as SQL_SCHEMA
 from leaselock._backends.sql.statements import dialect_of
+from leaselock._backends.sqlite.database import COLUMNS
 from leaselock._backends.sqlite.database import SCHEMA as SQLITE_SCHEMA
 from leaselock._backends.sqlite.lock_row import statement_text
-from leaselock._core.layout import Layout, check_layout, layout_problem, parsed
+from leaselock._core.contract.layout import Layout, check_layout, layout_problem, parsed
 from leaselock.errors import NotApplied
 
 # The tables of each version of a layout.
@@ -100,3 +101,11 @@ def test_a_change_of_the_tables_raises_the_version(kind: str) -> None:
     statements = " ".join(re.sub("--.*", "", text).split())
     found = hashlib.sha256(statements.encode()).hexdigest()[:16]
     assert DIGESTS[f"{kind} {layout.version}"] == found
+
+
+def test_the_columns_that_a_file_must_have_are_those_that_are_created() -> None:
+    made = {}
+    for statement in statement_text("schema.sql").split(";"):
+        if table := re.search(r"CREATE TABLE IF NOT EXISTS (\w+)", statement):
+            made[table[1]] = " ".join(re.findall(r"^    ([a-z_]+) ", statement, re.MULTILINE))
+    assert made == COLUMNS

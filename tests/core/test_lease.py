@@ -5,22 +5,32 @@ from __future__ import annotations
 import gc
 import itertools
 import weakref
+from functools import partial
+from typing import Any
 
 import pytest
 
-from leaselock._core import timing, validity
-from leaselock._core.backend import Capabilities, Claim
-from leaselock._core.effects import FOREVER
-from leaselock._core.hold import TRANSITIONS, Hold, State, no_owner
+from leaselock._core.client import timing, validity
+from leaselock._core.client.hold import TRANSITIONS, Hold, State, no_lock, no_owner
+from leaselock._core.client.lease_handle import LeaseHandle
+from leaselock._core.contract.backend import Capabilities, Claim
+from leaselock._core.contract.effects import FOREVER
 from leaselock.errors import LeaseLost
 
+ANY: Any = None
 CLAIM = Claim("a", "c:1", "c", 30.0, "{}", 0.0)
-EVENTS = ("release", "lose", "done", "detach")
+EVENTS = ("busy", "grant", "release", "lose", "done", "detach")
+
+
+def held(*, renew: bool = True) -> Hold:
+    hold = Hold(CLAIM)
+    hold.grant(7, 30.0, renew=renew)
+    return hold
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(State, EVENTS)))
 def test_every_state_and_event(state: State, event: str) -> None:
-    hold = Hold(CLAIM, 7, 30.0, renew=True)
+    hold = held()
     hold.state = state
     following = TRANSITIONS.get((state, event))
     assert hold.transition(event) is (following is not None)
@@ -28,13 +38,13 @@ def test_every_state_and_event(state: State, event: str) -> None:
 
 
 def test_final_states_are_never_left() -> None:
-    """FREE and LOST are final, and no event leads back to HELD."""
-    assert not any(state in (State.FREE, State.LOST) for state, _ in TRANSITIONS)
-    assert State.HELD not in TRANSITIONS.values()
+    """ENDED and LOST are final, and only a grant leads to HELD."""
+    assert not any(state in (State.ENDED, State.LOST) for state, _ in TRANSITIONS)
+    assert {event for (_, event), state in TRANSITIONS.items() if state is State.HELD} == {"grant"}
 
 
 def test_a_hold_is_valid_until_its_time_and_not_beyond() -> None:
-    hold = Hold(CLAIM, 7, 30.0, renew=True)
+    hold = held()
     hold.check(29.9, "")
     assert hold.is_valid(29.9)
     assert hold.remaining(29.0) == 1.0
@@ -47,7 +57,7 @@ def test_a_hold_is_valid_until_its_time_and_not_beyond() -> None:
 
 
 def test_a_renewal_never_shortens_the_validity() -> None:
-    hold = Hold(CLAIM, 7, 30.0, renew=True)
+    hold = held()
     hold.confirmed(20.0)
     assert hold.valid_until == 30.0
     hold.confirmed(40.0)
@@ -58,11 +68,11 @@ def test_a_hold_that_was_seen_to_be_over_stays_lost() -> None:
     """The reply to a renewal may arrive after the owner has read that the lease is lost: a process
     that was frozen reads the clock first.
     """
-    hold = Hold(CLAIM, 7, 30.0, renew=True)
+    hold = held()
     assert not hold.is_valid(30.0)
     hold.confirmed(60.0)
     assert not hold.is_valid(31.0)
-    fixed = Hold(CLAIM, 7, 30.0, renew=False)
+    fixed = held(renew=False)
     assert not fixed.is_valid(30.0)
     with pytest.raises(LeaseLost, match="fixed lease is over"):
         fixed.check(30.0, "")
@@ -72,16 +82,26 @@ def test_loss_callbacks_are_called_once_and_keep_nothing_alive() -> None:
     class Thing:
         pass
 
-    hold = Hold(CLAIM, 7, 30.0, renew=True)
-    handle, lease = Thing(), Thing()
-    hold.loss_callbacks = [
-        (print, weakref.ref(lease), weakref.ref(handle), lambda h: h),
-        (print, weakref.ref(Thing()), weakref.ref(handle), lambda h: h),
-        (print, weakref.ref(lease), weakref.ref(Thing()), lambda h: h),
+    def leased() -> LeaseHandle:
+        lease = LeaseHandle(ANY, no_lock, "exclusive")
+        lease.hold = hold
+        hold.give(lease)
+        return lease
+
+    hold = held()
+    handle, thing = leased(), Thing()
+    handle.loss_callbacks = [
+        (print, weakref.ref(thing), lambda h: h),
+        (print, weakref.ref(Thing()), lambda h: h),
     ]
+    dropped = leased()
+    dropped.loss_callbacks = [(partial(print, dropped), weakref.ref(thing), lambda h: h)]
+    assert hold.depth == 2
+    del dropped
     gc.collect()
-    assert hold.take_callbacks() == [(print, lease), (print, handle)]
-    assert hold.take_callbacks() == []
+    assert hold.depth == 1
+    assert hold.take_loss_callbacks() == [(print, thing), (print, handle)]
+    assert hold.take_loss_callbacks() == []
     assert no_owner() is None  # type: ignore[func-returns-value]
     assert hold.owner() is None
 

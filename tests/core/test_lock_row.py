@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from verification.models.sides import claim_of
 
-from leaselock._core import rules
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     Acquire,
     BreakLock,
     Busy,
@@ -27,11 +26,12 @@ from leaselock._core.backend import (
     Watch,
     Watched,
 )
-from leaselock._core.entry_row import Entry, EntryRow
-from leaselock._core.rules import CONFIRM_WITHIN, FORGET_AFTER, LockRow
+from leaselock._core.rows import rules
+from leaselock._core.rows.entry_row import Entry, EntryRow
+from leaselock._core.rows.rules import CONFIRM_WITHIN, FORGET_AFTER, LockRow
 
 if TYPE_CHECKING:
-    from leaselock._core.effects import Request
+    from leaselock._core.contract.effects import Request
 
 NAMES = ("a", "b")
 MODES: tuple[Mode, ...] = ("exclusive", "shared", "update", "permits")
@@ -61,10 +61,9 @@ class Plain(LockRow):
     def holds(self) -> list[HoldRecord]:
         return sorted(self.held, key=lambda hold: hold.token)
 
-    def draw(self, count: int) -> int:
-        token = max(self.token + 1, int(self.wall * 1e6))
-        self.token = token + count - 1
-        return token
+    def draw(self) -> int:
+        self.token = max(self.token + 1, int(self.wall * 1e6))
+        return self.token
 
     def put(self, hold: HoldRecord) -> None:
         self.held = [*(h for h in self.held if h.id != hold.id), hold]

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_local import client_of
 from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._backends.sqlite.store import CAPABILITIES
-from leaselock._core.backend import Grant, Release, Renew
-from leaselock._core.effects import Sleep
+from leaselock._core.contract.backend import Grant, Release, Renew
+from leaselock._core.contract.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.client.lease_handle import LeaseHandle
 
 LEASE = 3.0
 BOUND = 9.5
@@ -148,26 +146,6 @@ def test_a_hold_that_ends_with_a_session_is_released_at_its_bound() -> None:
 
     fixture.do(machine, whole(), 20.0)
     assert any(isinstance(request, Release) for request in fixture.store.seen)
-
-
-def cached(service: ClientCore) -> Any:
-    return mutex_of(service, lease=8.0, max_hold=BOUND, cached=True)
-
-
-def test_the_time_of_a_cached_lease_counts_from_each_acquisition() -> None:
-    fixture = Fixture()
-    machine, service = client_of(fixture)
-
-    async def whole() -> None:
-        first = await cached(service).acquire(None)
-        await Sleep(machine.now() + 2.0)
-        await first.release()
-        asked = machine.now()
-        second = await cached(service).acquire(None)
-        assert second.hold.token > first.hold.token
-        assert BOUND - UNUSED < await until_lost(machine, second) - asked <= BOUND
-
-    fixture.do(machine, whole(), 30.0)
 
 
 def test_every_kind_of_lock_takes_the_bound() -> None:

@@ -7,9 +7,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaselock._core.backend import HoldRecord
-from leaselock._core.inspection import holder_of, quoted
-from leaselock._core.validation import LONGEST_NAME
+from leaselock._core.client.inspection import holder_of, quoted
+from leaselock._core.client.validation import LONGEST_NAME
+from leaselock._core.contract.backend import HoldRecord
 
 
 @given(st.none() | st.text())

@@ -9,14 +9,15 @@ from tests.core.test_service import LATE, Fixture, mutex_of
 from verification.simulation.simulator import Interrupted
 
 from leaselock._backends import stores_with
-from leaselock._core import conversion
-from leaselock._core.backend import BreakLock, Convert, Converted, Release, Renew
-from leaselock._core.effects import FOREVER, Call, Wait
-from leaselock._core.hold import State
-from leaselock._core.local_handoff import LocalHandoff
-from leaselock._core.queue import QueueBackend
-from leaselock._core.together import TogetherHandle
-from leaselock._core.validation import lock_of_mode
+from leaselock._core.client import conversion
+from leaselock._core.client.conversion_state import PendingConversion
+from leaselock._core.client.hold import State
+from leaselock._core.client.together import TogetherHandle
+from leaselock._core.client.upgrade import upgrade
+from leaselock._core.client.validation import lock_of_mode
+from leaselock._core.contract.backend import BreakLock, Convert, Converted, Release, Renew
+from leaselock._core.contract.effects import FOREVER, Call, Wait
+from leaselock._core.rows.queue import QueueBackend
 from leaselock.errors import (
     ClientClosed,
     InvalidName,
@@ -30,17 +31,17 @@ from leaselock.errors import (
 if TYPE_CHECKING:
     from verification.simulation.simulator import Run
 
-    from leaselock._core.backend import Mode
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.lease_handle import LeaseHandle
-    from leaselock._core.mutex import Mutex
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.client.mutex import Mutex
+    from leaselock._core.contract.backend import Mode
 
 OPTIONS = {"lease": 3.0, "renew": True, "protocol": None, "label": None}
 
 
-def side(service: ClientCore, mode: Mode, **options: Any) -> Mutex:
+def side(service: ClientCore, mode: Mode, name: str = "a", **options: Any) -> Mutex:
     terms = OPTIONS | {"reentrant": True, "timeout": None} | options
-    return service.rwlock("a", **terms)[mode]
+    return service.rwlock(name, **terms)[mode]
 
 
 def modes_in_store(fixture: Fixture) -> list[str]:
@@ -64,14 +65,36 @@ def test_a_downgrade_that_is_not_answered_is_repeated_by_the_renewer() -> None:
     fixture.store.silent = (Convert,)
     fixture.do(machine, write.release())
     assert read.hold.claim.mode == "shared"
-    assert read.hold.conversion_pending
+    assert read.hold.pending_conversion
     assert modes_in_store(fixture) == ["exclusive"]
     fixture.simulator.play(fixture.simulator.time + 2.0)
     fixture.store.silent = ()
     fixture.simulator.play(fixture.simulator.time + 3.0)
     assert modes_in_store(fixture) == ["shared"]
-    assert not read.hold.conversion_pending
+    assert not read.hold.pending_conversion
     assert not read.lost()
+
+
+def test_conversions_that_are_not_answered_do_not_hold_up_renewals() -> None:
+    fixture = Fixture()
+    machine, service = fixture.client()
+
+    async def written_and_read_all() -> list[LeaseHandle]:
+        pairs = [
+            (
+                acquired(await side(service, "exclusive", name, lease=3.0).acquire(None)),
+                acquired(await side(service, "shared", name, lease=3.0).acquire(None)),
+            )
+            for name in "abcdef"
+        ]
+        fixture.store.silent = (Convert,)
+        for write, _ in pairs:
+            write.drop()
+        return [read for _, read in pairs]
+
+    reads = fixture.do(machine, written_and_read_all())
+    fixture.simulator.play(fixture.simulator.time + 12.0)
+    assert [read.lost() for read in reads] == [False] * 6
 
 
 async def upgraded_after_an_unanswered_downgrade(
@@ -81,8 +104,8 @@ async def upgraded_after_an_unanswered_downgrade(
     write = acquired(await side(service, "exclusive").acquire(None))
     fixture.store.silent = (Convert,)
     await write.release()
-    assert update.hold.conversion_pending
-    assert await conversion.upgrade(service.context(None).registry, update.hold, FOREVER)
+    assert update.hold.pending_conversion
+    assert await upgrade(service.context(None).registry, update.hold, FOREVER, None)
     return update
 
 
@@ -93,7 +116,7 @@ def test_an_upgrade_takes_the_place_of_a_downgrade_that_is_in_doubt() -> None:
     upgrading = fixture.begin(machine, upgraded_after_an_unanswered_downgrade(fixture, service))
     fixture.simulator.play(fixture.simulator.time + 0.7)
     (hold,) = service.context(None).registry.held()
-    assert not hold.conversion_pending, "the renewer has nothing to repeat"
+    assert not hold.pending_conversion, "the renewer has nothing to repeat"
     fixture.store.silent = ()
     fixture.simulator.play(fixture.simulator.time + 3.0)
     assert upgrading.ended
@@ -334,7 +357,7 @@ def test_a_conversion_during_one_that_is_repeated_is_repeated_in_turn() -> None:
     fixture.store.silent = (Convert,)
     with pytest.raises(OutcomeUnknown):
         fixture.do(machine, update.upgrade(None), 4.0)
-    assert update.hold.conversion_pending
+    assert update.hold.pending_conversion
     update.hold.conversions += 1
     fixture.store.silent = ()
     fixture.simulator.play(fixture.simulator.time + 3.0)
@@ -457,31 +480,15 @@ def test_a_hold_that_was_converted_again_meanwhile_stays_pending() -> None:
     machine, service = fixture.client()
     update = fixture.do(machine, side(service, "update").acquire(None))
     hold, registry = update.hold, update.registry
-    for again, finished in ((1, False), (0, True)):
-        hold.conversion_pending = True
-        finishing = conversion.finish(registry, hold)
+    for again, finished in ((True, False), (False, True)):
+        pending = hold.pending_conversion = PendingConversion()
+        finishing = conversion.repeat(registry, hold, pending, FOREVER)
         assert isinstance(finishing.send(None), Call)
-        hold.conversions += again
+        if again:
+            hold.pending_conversion = PendingConversion()
         with pytest.raises(StopIteration):
             finishing.send(Converted(None, 1.0, ()))
-        assert hold.conversion_pending is not finished
-
-
-def test_a_layer_of_local_handoff_passes_conversions_on() -> None:
-    fixture = Fixture()
-    machine, service = fixture.client()
-    registry = service.context(None).registry
-    registry.backend = LocalHandoff(machine, registry.backend, registry.with_new_id)
-
-    async def whole() -> None:
-        update = acquired(await side(service, "update").acquire(None))
-        assert await update.upgrade(1.0)
-        semaphore = service.semaphore("s", 2, timeout=None, **OPTIONS)
-        await semaphore.resize(3)
-        assert await semaphore.available() == 3
-        await update.release()
-
-    fixture.do(machine, whole())
+        assert (hold.pending_conversion is None) is finished
 
 
 def test_a_protocol_without_update_says_so() -> None:
@@ -575,7 +582,7 @@ def test_each_of_several_locks_is_released_whatever_fails() -> None:
     fixture.store.refused = ()
     fixture.simulator.play(fixture.simulator.time + 3.0)
     assert not any(entry.holds for entry in fixture.store.table.entries.values())
-    assert TogetherHandle([]).remaining() == 0.0
+    assert TogetherHandle().remaining() == 0.0
 
 
 def test_a_body_on_several_locks_ends_once() -> None:

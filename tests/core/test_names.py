@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaselock._core import validation
+from leaselock._core.client import validation
 from leaselock.errors import InvalidName
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a store that is out of reach, and going on without the lock."""
+"""Waiting for a store that is out of reach."""
 
 from __future__ import annotations
 
@@ -7,30 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Fixture, Refusing, mutex_of
 
-from leaselock._core.backend import Acquire, Convert, Release
-from leaselock._core.hold import State
-from leaselock.errors import ClientClosed, OutcomeUnknown, not_applied
+from leaselock._core.contract.backend import Acquire
+from leaselock.errors import ClientClosed, NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from leaselock._core.mutex import Mutex
+    from leaselock._core.client.mutex import Mutex
 
 PATIENT: dict[str, Any] = {"on_outage": "wait", "outage_timeout": 3600.0}
-
-
-def test_a_claim_that_may_have_arrived_is_released_when_the_store_answers() -> None:
-    fixture = Fixture()
-    machine, service = fixture.client()
-    fixture.store.silent = (Acquire, Release)
-    handle = fixture.do(machine, mutex_of(service, on_outage="unlocked").acquire(None))
-    assert handle.hold.is_unlocked
-    assert handle.state() == "not locked: the store was out of reach"
-    claim = next(seen.claim for seen in fixture.store.seen if isinstance(seen, Acquire))
-    fixture.store.silent = ()
-    before = len(fixture.store.seen)
-    fixture.begin(machine, handle.release())
-    fixture.simulator.play(fixture.simulator.time + 10.0)
-    released = [seen.claim.id for seen in fixture.store.seen[before:] if isinstance(seen, Release)]
-    assert released == [claim.id]
 
 
 def test_a_refusal_for_another_reason_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +26,7 @@ def test_a_refusal_for_another_reason_ends_the_wait(monkeypatch: pytest.MonkeyPa
     assert not run.ended
 
     async def deny(*_: object, **__: object) -> None:
-        raise not_applied("wrong password", "denied")
+        raise NotApplied("wrong password", "denied")
 
     monkeypatch.setattr(Refusing, "acquire", deny)
     fixture.simulator.play(70.0)
@@ -51,13 +34,12 @@ def test_a_refusal_for_another_reason_ends_the_wait(monkeypatch: pytest.MonkeyPa
     assert "wrong password" in str(run.error)
 
 
-def test_too_few_connections_of_this_client_are_waited_for_but_no_reason_to_go_on() -> None:
+def test_too_few_connections_of_this_client_are_waited_for_as_told() -> None:
     fixture = Fixture()
     machine, service = fixture.client()
     fixture.store.pool_exhausted = True
     waiting = machine.start(mutex_of(service, **PATIENT).acquire(None))
-    patience = {"on_outage": "unlocked", "outage_timeout": 5.0}
-    other = machine.start(mutex_of(service, "b", **patience).acquire(None))
+    other = machine.start(mutex_of(service, "b").acquire(None))
     fixture.simulator.play(60.0)
     assert not waiting.ended
     assert "all connections were busy" in str(other.error)
@@ -98,19 +80,6 @@ def test_the_end_of_the_client_ends_the_wait_at_once() -> None:
     assert isinstance(waiting.error, ClientClosed)
     fixture.simulator.play(25.0)
     assert closing.ended
-
-
-def test_an_unlocked_lease_is_upgraded_without_the_store() -> None:
-    fixture = Fixture()
-    machine, service = fixture.client()
-    fixture.store.silent = (Acquire,)
-    mutex = mutex_of(service, on_outage="unlocked", mode="update")
-    handle = fixture.do(machine, mutex.acquire(None))
-    assert handle.hold.is_unlocked
-    before = len(fixture.store.seen)
-    assert fixture.do(machine, handle.upgrade(10.0))
-    assert not any(isinstance(seen, Convert) for seen in fixture.store.seen[before:])
-    assert handle.hold.state is State.HELD
 
 
 def test_what_the_store_said_is_reported_and_not_the_silence_after_it(

@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Fixture, mutex_of
 
-from leaselock._core.backend import Grant, Renew, SetLifetime
-from leaselock._core.effects import Sleep
+from leaselock._core.client.claim_registry import CONFIRM_AFTER
+from leaselock._core.client.events import LATE, Event
+from leaselock._core.contract.backend import Grant, Renew, SetLifetime
+from leaselock._core.contract.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.client_core import ClientCore
+    from leaselock._core.client.client_core import ClientCore
 
 LASTS = 2.0
+
+
+def renewals(fixture: Fixture) -> int:
+    """How many were sent."""
+    return sum(isinstance(request, Renew) for request in fixture.store.seen)
 
 
 def _fixture(lasts: float = LASTS) -> tuple[Fixture, Machine, ClientCore]:
@@ -33,18 +40,38 @@ def _fixture(lasts: float = LASTS) -> tuple[Fixture, Machine, ClientCore]:
     return fixture, machine, service
 
 
-def test_a_provisional_grant_is_valid_for_its_time_and_renewed_in_the_first_half() -> None:
+def test_a_provisional_grant_is_valid_for_its_time_and_renewed_at_once() -> None:
     fixture, machine, service = _fixture()
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=30.0).acquire(None)
         assert handle is not None
         assert LASTS - 0.1 < handle.remaining() <= LASTS
-        await Sleep(machine.now() + LASTS / 2 + 0.1)
+        await Sleep(machine.now() + 0.1)
         assert handle.remaining() > 20.0
 
+    heard: list[Event] = []
+    service.listen(heard.append)
     fixture.do(machine, whole(), 10.0)
-    assert len([request for request in fixture.store.seen if isinstance(request, Renew)]) == 1
+    assert renewals(fixture) == 1
+    # It confirms the grant: a small part of the lease was left, and that is not late.
+    (renewed,) = (event for event in heard if event.kind == "renewed")
+    assert renewed.seconds > renewed.lease * LATE
+
+
+def test_a_provisional_grant_that_ends_soon_is_not_renewed() -> None:
+    """A contended lock is handed over and released again and again."""
+    fixture, machine, service = _fixture()
+
+    async def whole() -> None:
+        mutex = mutex_of(service, lease=30.0)
+        for _ in range(50):
+            handle = await mutex.acquire(None)
+            await Sleep(machine.now() + CONFIRM_AFTER / 2)
+            await handle.release()
+
+    fixture.do(machine, whole(), 10.0)
+    assert renewals(fixture) == 0
 
 
 def test_a_provisional_grant_without_a_renewal_is_lost_at_its_end() -> None:
@@ -80,7 +107,7 @@ def test_a_provisional_fixed_lease_is_extended_to_its_end_only() -> None:
         claim.lease for r in fixture.store.seen if isinstance(r, Renew) for claim in r.claims
     ]
     assert len(lengths) == 1
-    assert 8.0 < lengths[0] < 9.5
+    assert 9.5 < lengths[0] < 10.0
 
 
 def test_a_detached_provisional_grant_has_its_whole_lease() -> None:

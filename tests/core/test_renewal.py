@@ -10,20 +10,20 @@ from tests.core.test_modes import acquired, modes_in_store, written_and_read
 from tests.core.test_service import Fixture, Refusing, answer_by, mutex_of
 from verification.simulation.simulator import Interrupted, Machine, Run, Simulator
 
-from leaselock._core import timing
-from leaselock._core.backend import Convert, Grant, Renew
-from leaselock._core.background import Background
-from leaselock._core.client_core import ClientCore
-from leaselock._core.effects import FOREVER, CallUser, Signal, Sleep, Spawn, Wait
-from leaselock._core.events import LATE
-from leaselock._core.hold import TAKEN
+from leaselock._core.client import timing
+from leaselock._core.client.client_core import ClientCore
+from leaselock._core.client.events import LATE
+from leaselock._core.client.hold import TAKEN
+from leaselock._core.contract.backend import Convert, Grant, Renew
+from leaselock._core.contract.background import Background
+from leaselock._core.contract.effects import FOREVER, CallUser, Signal, Sleep, Spawn, Wait
 from leaselock.errors import LeaseLost, NotApplied, NotHeld
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.backend import Busy, Claim
-    from leaselock._core.effects import Operation
+    from leaselock._core.contract.backend import Busy, Claim
+    from leaselock._core.contract.effects import Operation
 
 
 def test_a_loss_that_the_store_reports_is_a_loss_once() -> None:
@@ -60,16 +60,14 @@ def test_an_abandoned_client_releases_its_own_holds_and_not_those_of_its_parent(
     handle = fixture.do(machine, mutex_of(service).acquire(None))
     registry = service.contexts[None].registry
     other = fixture.do(machine, mutex_of(service, "b").acquire(None))
-    registry.release_later(other.hold.claim)
+    registry.release_later(other.hold)
     before = registry.client
     registry.abandon("why", ours)
     assert handle.lost()
     assert handle.hold.reason == "why"
     assert registry.client != before
     assert registry.held() == []
-    pending = registry.pending_releases
-    for hold in (handle.hold, other.hold):
-        assert (hold.claim.id in pending) is ours
+    assert registry.pending() == ([handle.hold, other.hold] if ours else [])
 
 
 def test_a_renewal_whose_outcome_is_unknown_is_repeated() -> None:
@@ -148,7 +146,7 @@ def test_refused_renewals_are_few_until_the_end_of_the_lease(events: bool, lease
         handle.on_lost(lambda lease: lost.append(machine.now()), handle, lambda lost: lost)
         answer_by(backend, Renew, refused)
         backend.release = release
-        registry.release_later(others.pop().hold.claim._replace(id="pending"))
+        registry.release_later(others.pop().hold)
         await Sleep(handle.hold.valid_until + 0.1)
         assert lost == [pytest.approx(handle.hold.valid_until, abs=0.001)]
         assert all(each.lost() for each in others)
@@ -179,7 +177,7 @@ def test_a_silent_store_does_not_delay_the_report_of_a_loss() -> None:
         handle.on_lost(lambda lease: reported.append(machine.now()), handle, lambda lost: lost)
         backend.release = silent
         began = machine.now()
-        registry.release_later(other.hold.claim)
+        registry.release_later(other.hold)
         backend.lose(handle.hold.claim.id, "its session ended")
         await Sleep(began + 3.0)
         assert reported == [pytest.approx(began, abs=0.01)]
@@ -212,7 +210,7 @@ def test_a_refused_renewal_of_a_hold_that_is_being_released_changes_nothing() ->
     context = service.contexts[None]
     handle = fixture.do(machine, mutex_of(service).acquire(None))
     handle.hold.transition("release")
-    context.renewer._taken(handle.hold)
+    fixture.do(machine, context.renewer._taken([handle.hold]))
     assert handle.hold.transition("done")
     assert handle.hold.reason == ""
 
@@ -448,6 +446,51 @@ class Full(Simulator):
 class FullFixture(Fixture):
     simulator_type: type[Simulator] = Full
     simulator: Full
+
+
+def test_a_loss_names_its_cause() -> None:
+    """Why the last renewal has failed, unless one has succeeded since."""
+    fixture = Fixture()
+    machine, service = fixture.client()
+
+    async def whole() -> None:
+        lease = acquired(await mutex_of(service, "a", lease=3.0).acquire(None))
+        fixture.store.silent = (Renew,)
+        await Sleep(machine.now() + 2.0)
+        fixture.store.silent = ()
+        await Sleep(machine.now() + 3.0)
+        lease.ensure()
+        assert lease.hold.failure == ""
+        fixture.store.silent = (Renew,)
+        await Sleep(machine.now() + 5.0)
+        with pytest.raises(LeaseLost, match=r"renewal was confirmed \(.+\)\. Another"):
+            lease.ensure()
+
+    heard: list[Any] = []
+    service.listen(heard.append)
+    fixture.do(machine, whole(), 20.0)
+    failed = [event.reason for event in heard if event.kind == "renewal_failed"]
+    (lost,) = (event.reason for event in heard if event.kind == "lost")
+    assert lost.endswith(f"({failed[-1]})")
+
+
+def test_a_closing_client_calls_its_callbacks_itself() -> None:
+    """At the end of the interpreter no other thread can be started, and that is no error."""
+    fixture = FullFixture()
+    machine, service = fixture.client()
+    called: list[object] = []
+
+    async def whole() -> None:
+        lease = acquired(await mutex_of(service, "a").acquire(None))
+        lease.on_lost(called.append, lease, lambda handle: handle)
+        await Sleep(machine.now() + 1.0)
+        fixture.simulator.full = True
+        await service.close()
+        await Sleep(machine.now() + 1.0)
+
+    fixture.do(machine, whole(), 10.0)
+    assert len(called) == 1
+    assert fixture.simulator.reported == []
 
 
 def test_the_renewer_survives_that_no_callback_can_be_started() -> None:

@@ -6,8 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, cast
 
 from leaselock._backends.memory.store import Table
-from leaselock._core import rules
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     Acquire,
     BreakLock,
     Broken,
@@ -23,9 +22,10 @@ from leaselock._core.backend import (
     Resize,
     Resized,
 )
+from leaselock._core.rows import rules
 
 if TYPE_CHECKING:
-    from leaselock._core.backend import LockState, Mode
+    from leaselock._core.contract.backend import LockState, Mode
 
 
 class Clients:
@@ -351,13 +351,3 @@ def test_a_grant_to_a_waiter_lasts_until_it_must_be_confirmed() -> None:
     lock.acquire("waiter")
     (hold,) = lock.state().holds
     assert (hold.record.offered, hold.remaining) == (False, 30.0)
-
-
-def test_the_client_that_caches_a_broken_lock_is_notified() -> None:
-    """It would grant the lock again without asking."""
-    clients = Clients()
-    held = claim_of("holder")._replace(cached=True)
-    assert isinstance(clients.table.answer("holder", Acquire(held, True)), Grant)
-    broken = clients.table.answer("operator", BreakLock("a", None))
-    assert isinstance(broken, Broken)
-    assert clients.notified == [("holder", "holder:1")]

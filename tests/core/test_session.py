@@ -11,17 +11,17 @@ from tests.core.test_service import answer_by, mutex_of
 from verification.simulation.simulator import Interrupted
 
 from leaselock._backends.sqlite.store import CAPABILITIES
-from leaselock._core.backend import Acquire, Release, Renew
-from leaselock._core.background import uninterrupted
-from leaselock._core.effects import FOREVER, Signal, Sleep, Wait
-from leaselock._core.pending_releases import REPORT_TIME
+from leaselock._core.client.claim_registry import REPORT_TIME
+from leaselock._core.contract.backend import Acquire, Release, Renew
+from leaselock._core.contract.background import uninterrupted
+from leaselock._core.contract.effects import FOREVER, Signal, Sleep, Wait
 from leaselock.errors import LeaseLost, OutcomeUnknown
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.backend import Claim
-    from leaselock._core.client_core import ClientCore
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.contract.backend import Claim
 
 SESSION = 4.0
 
@@ -46,6 +46,20 @@ def test_a_long_lease_is_valid_for_half_a_session_timeout_at_a_time() -> None:
             await Sleep(machine.now() + 1.7)
 
     fixture.do(machine, whole(), 30.0)
+
+
+def test_a_dropped_fixed_lease_lasts_as_long_as_was_said() -> None:
+    """Its session is confirmed for half of its timeout only; its user counts on the whole lease."""
+    fixture, machine, service = _fixture()
+
+    async def drop() -> None:
+        await mutex_of(service, lease=20.0, renew=False).acquire(None)
+
+    with pytest.warns(ResourceWarning, match="was dropped while held"):
+        fixture.do(machine, drop(), 10.0)
+    assert fixture.store.table.entries["a"].holds
+    fixture.simulator.play(fixture.simulator.time + 20.0)
+    assert not fixture.store.table.entries["a"].holds
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -163,11 +177,11 @@ def test_the_release_of_a_session_hold_is_repeated_without_limit() -> None:
     waiting = fixture.begin(machine, mutex_of(service, lease=1.0).try_acquire(0.2))
     fixture.simulator.play(60.0)
     assert waiting.ended
-    (release_later,) = service.contexts[None].registry.pending_releases
-    assert release_later.until == FOREVER
+    (hold,) = service.contexts[None].registry.pending()
+    assert hold.release_until == FOREVER
     fixture.store.silent = ()
     fixture.simulator.play(65.0)
-    assert not service.contexts[None].registry.pending_releases
+    assert not service.contexts[None].registry.pending()
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Fixture, mutex_of
 
-from leaselock._core import shared_thread
-from leaselock._core.backend import Inspect
-from leaselock._core.effects import Owner, OwnerThread, Sleep
+from leaselock._core.client import shared_thread
+from leaselock._core.contract.backend import Inspect
+from leaselock._core.contract.effects import Owner, OwnerThread, Sleep
 from leaselock.errors import WouldDeadlock
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from verification.simulation.simulator import Machine, Run
 
-    from leaselock._core.client_core import ClientCore
+    from leaselock._core.client.client_core import ClientCore
 
 
 class Loop:
@@ -256,8 +256,9 @@ def test_a_claim_that_is_not_in_the_queue_is_not_blocked() -> None:
 
 async def take_permits(service: ClientCore, permits: int) -> None:
     """Hold permits for a while."""
-    await mutex_of(service, mode="permits", permits=3).acquire(None, permits)
+    handle = await mutex_of(service, mode="permits", permits=3).acquire(None, permits)
     await Sleep(service.env.now() + 20.0)
+    await handle.release()
 
 
 def waiting_for(name: str, loop: Loop) -> Sequence[Any]:

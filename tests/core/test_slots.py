@@ -6,9 +6,8 @@ import pytest
 from tests.core.test_rules import Clients
 from tests.core.test_service import Fixture
 
-from leaselock._core import rules
-from leaselock._core.backend import Acquire, Busy, Claim, Grant, Release, Resize
-from leaselock._core.marks import (
+from leaselock._core.contract.backend import Acquire, Busy, Claim, Grant, Release, Resize
+from leaselock._core.contract.marks import (
     MOST_SLOTS,
     free_from_of,
     lowest_free,
@@ -16,6 +15,7 @@ from leaselock._core.marks import (
     slots_of,
     with_marks,
 )
+from leaselock._core.rows import rules
 
 PLAIN = '{"host": "web-1", "pid": 1}'
 

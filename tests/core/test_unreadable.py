@@ -8,9 +8,9 @@ import pytest
 from tests.core.test_service import Fixture, mutex_of
 
 from leaselock._backends.memory.store import MemoryRow, Table
-from leaselock._backends.sql.session_locks import is_readable
-from leaselock._core import rules
-from leaselock._core.backend import (
+from leaselock._backends.sql.session_records import SessionRow
+from leaselock._core.client.inspection import lock_info
+from leaselock._core.contract.backend import (
     Acquire,
     Claim,
     Doctor,
@@ -25,8 +25,8 @@ from leaselock._core.backend import (
     Watch,
     Watched,
 )
-from leaselock._core.inspection import lock_info
-from leaselock._core.records import certainly_ended, checked, is_text, readable_text
+from leaselock._core.rows import rules
+from leaselock._core.rows.records import certainly_ended, checked, is_text, readable_text
 from leaselock.errors import NotApplied
 
 HOLD = HoldRecord("c:1", "c", "either", 7, 50.0, "{}", 1.0)
@@ -193,13 +193,13 @@ def test_an_unreadable_row_ends_no_request_for_others() -> None:
 def test_the_row_of_a_session_without_a_value_is_unreadable(position: int) -> None:
     """All but two may not be missing: the token of one that waits, and the connection."""
     row: list[Any] = ["a", "c:1", "c", 5, 17, "{}", 1_700_000_000_000_000, "exclusive"]
-    assert is_readable(tuple(row))
+    assert SessionRow(*row).is_readable()
     row[position] = None
-    assert is_readable(tuple(row)) is (position in (3, 4))
+    assert SessionRow(*row).is_readable() is (position in (3, 4))
 
 
 @pytest.mark.parametrize(("position", "value"), [(1, "d:1"), (1, "c"), (2, ""), (2, "\N{SNOWMAN}")])
 def test_the_row_of_a_session_has_the_id_of_its_client(position: int, value: str) -> None:
     row: list[Any] = ["a", "c:1", "c", 5, 17, "{}", 1_700_000_000_000_000, "exclusive"]
     row[position] = value
-    assert not is_readable(tuple(row))
+    assert not SessionRow(*row).is_readable()

@@ -5,23 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core import test_local
 from tests.core.test_service import Fixture, mutex_of
-from verification.models.sides import claim_of
 
-from leaselock._core.backend import WATCH_LASTS, Inspect, Watch, Watched
-from leaselock._core.effects import Sleep
-from leaselock._core.queue import NodeBackend
-from leaselock._core.watching import LONGEST_INTERVAL, TOLERATED_SILENCE, or_stop
+from leaselock._core.client.watching import LONGEST_INTERVAL, TOLERATED_SILENCE, or_stop
+from leaselock._core.contract.backend import WATCH_LASTS, Inspect, Watch, Watched
+from leaselock._core.contract.effects import Sleep
+from leaselock._core.rows.queue import NodeBackend
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.backend import Backend
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.mutex import Mutex
-    from leaselock._core.watching import Watcher
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.watching import Watcher
+    from leaselock._core.contract.backend import Backend
 
 
 class Looking(NodeBackend):
@@ -104,96 +101,6 @@ def test_changes_are_reported_until_the_client_is_closed(
         assert change <= found <= change + late
     fixture.do(machine, core.close())
     assert "watcher" not in {run.name for run in machine.runs}
-
-
-def test_handoffs_within_the_client_are_reported_without_polling(fixture: Fixture) -> None:
-    """The store never sees them, so the layer that hands on wakes the watcher."""
-    machine, core = test_local.client_of(fixture)
-    mutex, tokens = test_local.mutex_of(core, local_handoffs=9), list[Any]()
-    machine.start(report_tokens(mutex.watch(), tokens), "watcher")
-    others: list[Any] = []
-    holders(fixture, machine, mutex.watch(), others)
-    fixture.simulator.play(10.0)
-    asked = len(fixture.store.seen)
-    assert asked < 9, "a watcher that waits sends nothing"
-    held = [machine.start(hold(machine, mutex)) for _ in range(3)]
-    fixture.simulator.play(11.0)
-    assert all(run.ended for run in held)
-    assert tokens == list(range(tokens[0], tokens[0] + 3))
-    assert len(others) == 5, "free, three holders, free"
-    fixture.do(machine, core.close())
-    assert not core.layers[core.context(None).registry].watching
-
-
-async def report_tokens(watcher: Watcher, tokens: list[Any]) -> None:
-    while (change := await watcher.next()) is not None:
-        tokens.extend([change.holder.token] if change.holder else [])
-
-
-async def hold(machine: Machine, mutex: Mutex, seconds: float = 0.02) -> None:
-    handle = await mutex.acquire(None)
-    assert handle is not None
-    if seconds:
-        await Sleep(machine.now() + seconds)
-    await handle.release()
-
-
-def test_a_waiter_that_takes_the_lease_late_is_reported(fixture: Fixture) -> None:
-    """After a short hold the lease is free until the next waiter runs, which may be slow."""
-    machine, core = test_local.client_of(fixture)
-    mutex, tokens = test_local.mutex_of(core, local_handoffs=9), list[Any]()
-    machine.start(report_tokens(mutex.watch(), tokens), "watcher")
-    registry = core.context(None).registry
-    layer, until = core.layers[registry], 100.0
-    first, second, third = (
-        claim_of(registry.client, "a", serial, 30.0)._replace(tokens=10) for serial in range(3)
-    )
-
-    async def short_holds() -> None:
-        for claim in (first, second, third):
-            await layer.acquire(claim, wait=True, until=until)
-        await layer.release(first, tombstone=False, until=until)
-        await layer.acquire(second, wait=True, until=until)
-        await layer.release(second, tombstone=False, until=until)
-
-    machine.start(short_holds())
-    fixture.simulator.play(0.05)
-    assert layer.queues["a"].lease is not None
-    assert layer.queues["a"].lease.holder is None
-
-    async def take() -> Any:
-        return await layer.acquire(third, wait=True, until=until)
-
-    run = machine.start(take())
-    fixture.simulator.play(0.09)
-    assert tokens[-1] == run.result.token
-
-
-def test_a_cached_lease_is_reported_when_it_is_taken_again(fixture: Fixture) -> None:
-    machine, core = test_local.client_of(fixture)
-    mutex, found = test_local.mutex_of(core, cached=True), list[Any]()
-    watcher = mutex.watch()
-    fixture.do(machine, hold(machine, mutex), 1.0)
-    holders(fixture, machine, watcher, found)
-    fixture.simulator.play(10.0)
-    looks = [request for request in fixture.store.seen if isinstance(request, (Watch, Inspect))]
-    fixture.do(machine, hold(machine, mutex), 1.0)
-    after = [request for request in fixture.store.seen if isinstance(request, (Watch, Inspect))]
-    assert len(looks) < 5
-    assert (len(found), len(after)) == (3, len(looks) + 4)
-
-
-def test_the_end_of_a_lease_is_seen_without_a_notification(fixture: Fixture) -> None:
-    machine, core = fixture.client("watcher")
-    other, theirs = fixture.client("one")
-    handle = fixture.do(other, mutex_of(theirs, lease=20.0, renew=False).acquire(None))
-    assert handle is not None
-    seen: list[Any] = []
-    holders(fixture, machine, mutex_of(core).watch(), seen)
-    fixture.do(other, handle.detach())
-    fixture.simulator.play(30.0)
-    assert [host for _, host in seen] == ["one", None]
-    assert 20.0 <= seen[1][0] <= 20.1
 
 
 def test_the_watcher_of_a_dead_client_is_forgotten(fixture: Fixture) -> None:

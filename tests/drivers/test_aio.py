@@ -10,8 +10,16 @@ import pytest
 from tests.drivers.test_threads import Nowhere, strange, waits
 
 import leaselock
-from leaselock._core.effects import FOREVER, CallUser, Operation, Signal, Sleep, Spawn, Wait
-from leaselock._core.lifecycle import Lifecycle
+from leaselock._core.contract.effects import (
+    FOREVER,
+    CallUser,
+    Operation,
+    Signal,
+    Sleep,
+    Spawn,
+    Wait,
+)
+from leaselock._core.contract.lifecycle import Lifecycle
 from leaselock._drivers.aio import Aio, TaskInterrupter, _at_exit, _current_task, _Waker
 from leaselock._drivers.in_thread import InThread
 from leaselock._drivers.system_env import now, was_closed

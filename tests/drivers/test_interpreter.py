@@ -1,4 +1,4 @@
-"""Events of the interpreter: an interrupt at any line, a thread switch at any moment, its exit.
+"""Events of the interpreter: a thread switch at any moment, its exit.
 
 Invariant: the lock of a thread that has ended can be acquired, and all state is consistent.
 """
@@ -6,7 +6,6 @@ Invariant: the lock of a thread that has ended can be acquired, and all state is
 from __future__ import annotations
 
 import copy
-import linecache
 import os
 import pickle
 import shutil
@@ -14,9 +13,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,15 +23,7 @@ import leaselock
 from leaselock._backends.sqlite.file import FILES
 from leaselock._drivers.fork import DRIVERS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
-
 SOURCE = str(Path(leaselock.__file__).parent)
-LEASE = 0.1
-TIMEOUT = 60.0
-# Each run interrupts every n-th line of an acquire and its release; all runs cover all lines.
-STRIDE = 1 + 22 * (not os.environ.get("LEASELOCK_EVERY_LINE"))
 THREADS, TIMES = 8, 200
 # One more than Python itself has in the ending thread.
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
@@ -43,79 +34,6 @@ print(lease.token, flush=True)
 if sys.argv[2] == "killed":
     os._exit(0)
 """
-
-
-# --- at any line (hazard F2) ----------------------------------------------------------------------
-
-
-def line_of(frame: FrameType) -> str:
-    """Return the source line."""
-    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
-
-
-class Striking:
-    """Raises KeyboardInterrupt at one line of the library, in the thread that starts it."""
-
-    def __init__(self, at: int) -> None:
-        self.left = at
-
-    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """Count the lines of the library only."""
-        if not frame.f_code.co_filename.startswith(SOURCE):
-            return None
-        # A tracer is also called for a `with` between its body and its end, where Python delivers
-        # no signal.
-        if event == "line" and not line_of(frame).startswith("with "):
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-        return self.trace
-
-    def run(self, work: Callable[[], None]) -> None:
-        """Run the function until it is interrupted."""
-        sys.settrace(self.trace)
-        try:
-            work()
-        except KeyboardInterrupt:
-            return
-        finally:
-            sys.settrace(None)
-
-
-# A coroutine interrupted before its first step is never awaited; its caller may find it closed.
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-# Python only reports an exception in a finalizer, and goes on.
-@pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <function Hold.__del__:pytest.PytestUnraisableExceptionWarning"
-)
-def test_ctrl_c_at_any_line_leaves_nothing() -> None:
-    """With or without the lock: the next client gets it at the end of the lease at the latest."""
-    with (
-        leaselock.Client("memory://interrupted") as client,
-        leaselock.Client("memory://interrupted") as other,
-    ):
-        lock = client.lock("a", lease=LEASE)
-
-        def work() -> None:
-            lease = lock.acquire(timeout=0.0)
-            # A machine that is slow with the tracer may need longer than the lease.
-            with suppress(leaselock.LeaseLost):
-                lease.release()
-
-        work()
-        striking, at = Striking(0), 1
-        while striking.left <= 0:
-            striking = Striking(at)
-            thread = threading.Thread(target=striking.run, args=(work,))
-            thread.start()
-            thread.join(TIMEOUT)
-            assert not thread.is_alive()
-            for who in (other, client):
-                found = who.lock("a").acquire(timeout=TIMEOUT)
-                found.release()
-            at += STRIDE
-        assert at > 10 * STRIDE
 
 
 # --- at any moment (hazard F13) -------------------------------------------------------------------

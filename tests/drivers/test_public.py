@@ -9,7 +9,7 @@ from typing import Any
 
 from leaselock._drivers.errors import as_public
 from leaselock._drivers.system_env import SystemEnv
-from leaselock.errors import NotApplied
+from leaselock.errors import NotApplied, StoreUnreachable
 
 
 class Inner(NotApplied):
@@ -48,7 +48,7 @@ def test_only_an_unreachable_store_has_advice() -> None:
     for reason, said in (("unreachable", True), ("denied", False)):
         error = as_public(Inner("out of reach.", reason), "redis://h", "redis://me@h")  # type: ignore[arg-type]
         assert ("leaselock doctor 'redis://me@h'" in str(error)) is said
-        assert type(error) is NotApplied
+        assert type(error) is (StoreUnreachable if said else NotApplied)
 
 
 def test_lines_are_recorded_while_memory_is_traced() -> None:

@@ -12,7 +12,7 @@ from leaselock._drivers import thread_pool as crews
 from leaselock._drivers.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
-    from leaselock._core.effects import Operation
+    from leaselock._core.contract.effects import Operation
 
 TIMEOUT = 60.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import functools
 import os
@@ -16,13 +17,23 @@ import greenlet  # type: ignore[import-untyped]
 import pytest
 
 import leaselock
-from leaselock._core.effects import FOREVER, CallUser, Operation, Owner, Signal, Sleep, Spawn, Wait
-from leaselock._core.lifecycle import BlockingNode, Lifecycle
-from leaselock._drivers import fork
+from leaselock._core.contract.effects import (
+    FOREVER,
+    CallUser,
+    Operation,
+    Owner,
+    Signal,
+    Sleep,
+    Spawn,
+    Wait,
+)
+from leaselock._core.contract.lifecycle import BlockingNode, Lifecycle
+from leaselock._drivers import fork, threads
 from leaselock._drivers.aio import Aio
-from leaselock._drivers.owners import OWNERS
+from leaselock._drivers.owners import OWNERS, thread_name
 from leaselock._drivers.system_env import LONGEST_WAIT, SystemEnv, now, time_left, was_closed
 from leaselock._drivers.threads import Threads, _at_exit
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -121,6 +132,25 @@ def test_a_thread_that_cannot_be_started_leaves_its_process_closed(
     with pytest.raises(RuntimeError, match="start new thread"):
         Threads().run(waits(Spawn(operation, "x")))  # type: ignore[arg-type]
     assert was_closed(operation)
+
+
+def test_an_ending_interpreter_that_starts_no_thread_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From Python 3.12 on: at the first acquire of a function of atexit."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    ended = threading.Thread()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threading, "main_thread", lambda: ended)
+    with (
+        leaselock.Client("memory://ending") as client,
+        pytest.raises(NotApplied, match="the interpreter is ending"),
+    ):
+        client.lock("a").acquire()
+    assert threading.Thread.start is refuse
 
 
 def test_an_abandoned_process_is_not_started() -> None:
@@ -356,11 +386,12 @@ def test_a_scheduled_greenlet_is_no_part_of_a_task(
     assert scheduled.thread is None, "others run while it waits"
 
 
-def test_a_thread_that_sees_asyncio_half_imported_is_the_owner(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("module", ["asyncio", "greenlet"])
+def test_a_thread_that_sees_a_module_half_imported_is_the_owner(
+    module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = Threads()
-    monkeypatch.setitem(sys.modules, "asyncio", ModuleType("asyncio"))
+    monkeypatch.setitem(sys.modules, module, ModuleType(module))
     assert driver.owner().title == threading.current_thread().name
 
 
@@ -378,7 +409,7 @@ def test_random_is_a_number_below_one() -> None:
 
 def test_the_name_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SystemEnv().host_and_pid() == (socket.gethostname(), os.getpid())
-    monkeypatch.delattr(os, "uname")  # as on Windows
+    monkeypatch.setattr(sys, "platform", "win32")
     assert SystemEnv().host_and_pid() == (socket.gethostname(), os.getpid())
 
 
@@ -388,3 +419,33 @@ def test_a_thread_owns_what_it_acquires_where_asyncio_is_not_loaded(
     known = OWNERS.running()
     monkeypatch.delitem(sys.modules, "asyncio")
     assert OWNERS.running() is known
+
+
+def test_a_thread_that_threading_did_not_start_has_its_number_as_name() -> None:
+    names: list[str] = []
+    done = threading.Event()
+
+    def note() -> None:
+        names.append(thread_name())
+        done.set()
+
+    number = _thread.start_new_thread(note, ())
+    done.wait()
+    assert names == [f"thread {number}"]
+
+
+def test_a_client_made_before_locks_were_patched_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As gevent and eventlet do."""
+
+    async def nothing() -> None:
+        """An operation without a step."""
+
+    driver = Threads()
+    monkeypatch.setattr(driver, "lock_type", object)
+    monkeypatch.setattr(driver, "last", nothing)
+    for call in (driver.run, driver.end):
+        with pytest.raises(RuntimeError, match="patch_all"):
+            call(nothing())
+    driver.end_later()
+    monkeypatch.setattr(threads, "DRIVERS", [driver])
+    threads._at_exit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaselock._core.inspection import Holder, LockInfo, Waiter
+from leaselock import Holder, LockInfo, Waiter
 from leaselock.live import RATE_WINDOW, RECENT, View, advance, fail, key_of
 
 START = 1_000_000.0

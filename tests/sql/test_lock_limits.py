@@ -18,7 +18,7 @@ from testkit.servers.postgres import Postgres
 from tests.sql.places import Database
 from tests.sql.server_locks import free
 
-from leaselock._core.validation import LONGEST_NAME
+from leaselock._core.client.validation import LONGEST_NAME
 from leaselock.errors import AcquireTimeout, ClientClosed, InvalidName, NotApplied
 from leaselock.optimistic.conflicts import is_conflict
 from leaselock.sql import lock, mysql

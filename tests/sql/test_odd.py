@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
-from tests.sql.places import Account, Route, account, core, session
+from tests.sql.places import Account, account, core, session
 from tests.sql.server_locks import free
 from tests.sql.test_plain import NAMES
 
-from leaselock.errors import AcquireTimeout, RowNotFound, StaleVersion
-from leaselock.optimistic import compare_and_set, retry_on_conflict
+from leaselock.errors import AcquireTimeout, StaleVersion
+from leaselock.optimistic import compare_and_set
 from leaselock.sql import lock
 
 if TYPE_CHECKING:
@@ -130,13 +130,6 @@ def test_a_session_inside_run_sync(database: Database, server_locks: ServerLocks
     server_locks.until_nothing_is_held()
 
 
-def test_a_number_of_attempts_is_an_int() -> None:
-    wrong: Any
-    for wrong in (1.5, "3", True):
-        with pytest.raises(ValueError, match="attempts is 1 or more, or None"):
-            retry_on_conflict(attempts=wrong)
-
-
 def test_a_version_beyond_all_numbers(database: Database) -> None:
     most = 2**63 - 1
     database.do(f"UPDATE account SET version = {most}")
@@ -145,11 +138,3 @@ def test_a_version_beyond_all_numbers(database: Database) -> None:
             compare_and_set(connection, account, ROW, {"balance": 1}, expected=most)
         connection.rollback()
     assert database.row("balance, version") == (100, most)
-
-
-def test_a_row_that_is_deleted_meanwhile(database: Database, route: Route) -> None:
-    database.do("DELETE FROM account WHERE id = 5")
-    with pytest.raises(RowNotFound):
-        route.compare(database, {"balance": 1}, expected=1)
-    with pytest.raises(RowNotFound):
-        route.fence(database, {"balance": 1}, token=1)

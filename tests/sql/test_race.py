@@ -1,6 +1,7 @@
 """Many processes write one row at once: no write is lost, and each conflict is reported.
 
-`make race` has each process write 500 times on each database; the suite, on PostgreSQL only.
+With LEASELOCK_INCREMENTS=500 each process writes 500 times on each database; otherwise on
+PostgreSQL only.
 """
 
 from __future__ import annotations

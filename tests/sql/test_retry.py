@@ -129,7 +129,8 @@ def test_mistakes_are_found_when_it_is_decorated() -> None:
     for function in functions:
         with pytest.raises(TypeError, match="a generator gives out results before it fails"):
             retry_on_conflict(function)
-    for attempts in (0, -1, True):
+    attempts: Any
+    for attempts in (0, -1, True, 1.5, "3"):
         with pytest.raises(ValueError, match="attempts is 1 or more, or None"):
             retry_on_conflict(attempts=attempts)
     with pytest.raises(ValueError, match="timeout is from 0"):

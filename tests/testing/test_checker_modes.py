@@ -8,7 +8,7 @@ import pytest
 from tests.testing.histories import HistoryBuilder
 
 import leaselock
-from leaselock._core.backend import compatible
+from leaselock._core.contract.backend import compatible
 from leaselock.testing.checker import check
 from leaselock.testing.history import History
 from leaselock.testing.record_format import MODES, Event
@@ -207,6 +207,6 @@ def test_a_store_with_broken_rules_is_found(
 ) -> None:
     url = f"memory://checker {broken.__name__}"
     assert check(history_of(tmp_path / "right", url, modes)).ok
-    monkeypatch.setattr("leaselock._core.rules.compatible", broken)
+    monkeypatch.setattr("leaselock._core.rows.rules.compatible", broken)
     found = check(history_of(tmp_path / "broken", url, modes))
     assert found.kinds() == {Kind.OVERLAP}

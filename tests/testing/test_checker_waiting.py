@@ -12,41 +12,6 @@ from leaselock.testing.verdict import Kind
 # --- refusals -----------------------------------------------------------------------------------
 
 
-def test_unjustified_refusal_is_found() -> None:
-    builder = HistoryBuilder()
-    builder.hold(10, 20, 1)
-    builder.refuse(30, 32)
-    assert builder.check().kinds() == {Kind.REFUSAL}
-
-
-@pytest.mark.parametrize(
-    ("asked", "refused", "justified"),
-    [(8, 9, True), (15, 16, True), (5, 60, True), (21, 25, True), (7, 8, False), (22, 25, False)],
-)
-def test_possible_hold_justifies_a_refusal(asked: int, refused: int, justified: bool) -> None:
-    builder = HistoryBuilder()
-    builder.hold(10, 20, 1)
-    builder.refuse(asked, refused)
-    assert builder.check().ok is justified
-
-
-def test_refusal_of_a_timed_attempt_is_not_checked() -> None:
-    builder = HistoryBuilder()
-    builder.hold(10, 20, 1)
-    builder.refuse(30, 32, timeout=5)
-    assert builder.check().ok
-
-
-def test_waiter_but_not_a_refusal_justifies_a_refusal() -> None:
-    builder = HistoryBuilder()
-    builder.hold(10, 20, 1)
-    builder.refuse(30, 32, pid=8)
-    builder.refuse(31, 33, pid=9)
-    assert len(builder.check().violations) == 2
-    builder.refuse(25, 50, timeout=20)
-    assert builder.check().ok
-
-
 def test_unknown_attempt_justifies_refusals_until_its_lease_ends() -> None:
     builder = HistoryBuilder()
     builder.hold(10, 20, 1)
@@ -101,32 +66,6 @@ def test_ghost_hold_of_an_unknown_attempt_is_found() -> None:
     builder.put(20, Event.UNKNOWN, builder.acquiring(10, pid=1), pid=1)
     builder.refuse(30, 150, timeout=120)
     assert builder.check(BOUNDS).kinds() == {Kind.GHOST}
-
-
-@pytest.mark.parametrize(("asked", "kinds"), [(15, {Kind.STALL}), (110, set())])
-def test_stalled_hand_over_is_found(asked: int, kinds: set[Kind]) -> None:
-    builder = HistoryBuilder()
-    builder.hold(10, 20, 1, pid=1)
-    builder.release(builder.grant(120, 2, pid=2, began=asked), 125, pid=2)
-    assert builder.check(BOUNDS).kinds() == kinds
-    assert builder.check(Rules(hand_over_bound=30)).kinds() == kinds
-    assert builder.check(Rules(ghost_bound=1)).ok
-
-
-def test_idle_time_without_waiters_is_not_a_violation() -> None:
-    builder = HistoryBuilder()
-    builder.hold(10, 20, 1)
-    builder.hold(900, 920, 2)
-    assert builder.check(BOUNDS).ok
-
-
-def test_ghost_hold_excuses_a_late_hand_over() -> None:
-    builder = HistoryBuilder()
-    builder.put(15, Event.UNKNOWN, builder.acquiring(10, pid=1), pid=1)
-    builder.hold(12, 16, 1, pid=3)
-    builder.release(builder.grant(110, 2, pid=2, began=13), 115, pid=2)
-    assert builder.check(BOUNDS).ok
-    assert builder.check(Rules(hand_over_bound=30)).ok
 
 
 def test_release_with_an_unknown_outcome_may_leave_a_ghost_hold() -> None:

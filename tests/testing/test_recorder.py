@@ -85,15 +85,6 @@ def test_fields_of_a_record(tmp_path: Path) -> None:
     assert other.hold != attempt.hold
 
 
-def test_record_is_written_before_the_method_returns(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
-    attempt = recorder.acquiring("nightly")
-    assert events(tmp_path) == [Event.ACQUIRING]
-    attempt.refused()
-    assert events(tmp_path) == [Event.ACQUIRING, Event.REFUSED]
-    recorder.close()
-
-
 def test_resumed_hold_is_the_same_hold(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder, Recorder(tmp_path) as another:
         attempt = recorder.acquiring("nightly")

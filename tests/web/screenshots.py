@@ -1,4 +1,4 @@
-"""Take the screenshots of the documentation: `make screenshots`."""
+"""Take the screenshot of the documentation: `python -m tests.web.screenshots`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READS = 3
 
 
 def main() -> None:
-    """Write all images into a folder."""
+    """Write the image into a folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--into", type=Path, default=IMAGES)
     folder = parser.parse_args().into
@@ -27,16 +27,6 @@ def main() -> None:
         eventually(lambda: store.reads > READS)
         browser.wait("document.querySelectorAll('#graph svg').length")
         browser.picture(folder / "web.png")
-        browser.size(1280, 900, dark=True)
-        browser.open(f"{url}#lock=order%3A5012")
-        browser.wait("document.querySelectorAll('#queue li').length === 7")
-        browser.value("document.getElementById('graph-box').open = false")
-        browser.value("document.querySelector('main').scrollIntoView()")
-        browser.picture(folder / "web-detail.png")
-        browser.size(390, 844, touch=True)
-        browser.open(f"{url}?narrow")
-        browser.wait("document.querySelectorAll('#rows tr').length > 5")
-        browser.picture(folder / "web-narrow.png")
         assert not browser.problems, browser.problems
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,13 @@ from tests.web.users import run, site
 import leaselock
 from leaselock import Holder, LockInfo, Waiter
 from leaselock._web import feed
-from leaselock._web.application import FILES, MOST_VIEWERS, MOST_WAITERS
+from leaselock._web.application import (
+    FILES,
+    MOST_VIEWERS,
+    MOST_WAITERS,
+    accepts_gzip,
+    compressed,
+)
 from leaselock._web.feed import Feed, detail, graph
 from leaselock._web.metrics import BY_FAMILY, StoreMetrics
 from leaselock.contrib.labels import MOST_LABELS, OTHERS
@@ -251,6 +258,37 @@ async def streamed(own: Site) -> AsyncGenerator[tuple[str, Any], None]:
             yield kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
     finally:
         await response.body_iterator.aclose()
+
+
+def test_the_state_of_many_locks_is_sent_compressed() -> None:
+    """Each event is complete when it is sent."""
+    locks = 20_000
+
+    async def events() -> AsyncGenerator[str, None]:
+        rows = [{"name": f"order:{number}", "token": number * 7_919} for number in range(locks)]
+        yield f"event: state\ndata: {json.dumps(rows)}\n\n"
+        yield "event: change\ndata: 1\n\n"
+
+    async def play() -> None:
+        decompressor = zlib.decompressobj(31)
+        stream = compressed(events())
+        first = await anext(stream)
+        text = decompressor.decompress(first)
+        assert text.endswith(b"\n\n")
+        assert len(first) < len(text) / 4
+        assert decompressor.decompress(await anext(stream)) == b"event: change\ndata: 1\n\n"
+        await stream.aclose()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("accepted", "expected"),
+    [("gzip, deflate, br", True), ("br;q=1, gzip;q=0.5", True), ("identity", False), ("", False)],
+)
+def test_only_viewers_that_read_gzip_get_it(accepted: str, expected: bool) -> None:
+    headers = [(b"accept-encoding", accepted.encode())]
+    assert accepts_gzip(Request({"type": "http", "headers": headers})) is expected
 
 
 def test_a_viewer_gets_the_state_and_then_changes() -> None:

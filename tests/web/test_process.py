@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
 import resource
 import signal
 import socket
@@ -166,6 +167,8 @@ def test_other_addresses_come_with_a_warning(shell: Shell) -> None:
     said = server.stderr.read()
     assert "warning: the names, holders and labels" in said
     assert "warning: the token is sent unencrypted" in said
+    assert "Prometheus reach it by an address, or as localhost. By a name" in said
+    assert f"--allow-host {platform.node()}" in said
 
 
 def test_an_address_in_use_is_an_error(shell: Shell) -> None:
