@@ -21,8 +21,8 @@ from testkit.chaos.run import run_with_progress
 from testkit.chaos.timeline import draw
 from verification.chaos import linearizable
 from verification.chaos.clock import with_jumping_clocks
+from verification.chaos.operations import Checker
 from verification.chaos.targets import TARGETS
-from verification.linearizability.operations import Checker
 
 if TYPE_CHECKING:
     from testkit.chaos.run import Report
@@ -43,7 +43,7 @@ def main() -> int:
     if verdicts:
         print(f"\n{linearizable.markdown(verdicts)}")
     if options.docs:
-        (Path(options.docs) / "chaos.md").write_text(page(reports, options.seconds))
+        (Path(options.docs) / "README.md").write_text(page(reports, options.seconds))
     if options.json:
         Path(options.json).write_text(json.dumps([figures(r) for r in reports], indent=1) + "\n")
     kept = all(report.ok for report in reports)
@@ -57,7 +57,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=30.0, help="of faults, for each store")
     parser.add_argument("--linearizable", action="store_true", help="have porcupine judge, too")
     parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
-    parser.add_argument("--docs", metavar="FOLDER", help="write chaos.md and pictures to FOLDER")
+    parser.add_argument("--docs", metavar="FOLDER", help="write README.md and pictures to FOLDER")
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(TARGETS))
     options = parser.parse_args()
     unknown = sorted(set(options.stores) - set(TARGETS))
@@ -79,7 +79,7 @@ def run_one(name: str, options: argparse.Namespace) -> tuple[Report, Judged | No
         if options.linearizable:
             judged = linearizable.judge(Checker(Path(folder)), target, report)
     if options.docs and name in DRAWN:
-        pictures = Path(options.docs) / "chaos"
+        pictures = Path(options.docs) / "pictures"
         pictures.mkdir(exist_ok=True)
         draw(report, pictures / f"{name}.png")
     return report, judged
@@ -88,7 +88,7 @@ def run_one(name: str, options: argparse.Namespace) -> tuple[Report, Judged | No
 def page(reports: list[Report], seconds: float) -> str:
     """Return the page of the documentation."""
     drawn = [report.target for report in reports if report.target in DRAWN]
-    pictures = "\n\n".join(f"![chaos run on {name}](chaos/{name}.png)" for name in drawn)
+    pictures = "\n\n".join(f"![chaos run on {name}](pictures/{name}.png)" for name in drawn)
     words = PAGE.read_text()
     return words.format(seed=reports[0].seed, seconds=seconds, table=markdown(reports)) + pictures
 

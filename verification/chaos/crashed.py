@@ -36,7 +36,7 @@ from testkit.servers.s3 import ObjectStore
 from testkit.servers.zookeeper import Ensemble
 
 import leaselock
-from leaselock._backends.document import backend as document
+from leaselock._backends.document import engine as document
 from leaselock._backends.memory.store import database_of
 from leaselock._backends.zookeeper.url import parsed
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from verification.linearizability.operations import MODELS, SHARED, operations_of
+from verification.chaos.operations import MODELS, SHARED, operations_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from testkit.chaos.run import Report
     from testkit.chaos.target import Target
-    from verification.linearizability.operations import Checker
+    from verification.chaos.operations import Checker
 
 
 class Judged(NamedTuple):

@@ -1,4 +1,4 @@
-"""A short chaos run on each of two stores; `make chaos` runs long ones on all."""
+"""A short chaos run on each of two stores; `python -m verification.chaos` runs long ones on all."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from verification.chaos.targets import TARGETS
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
-    "name", ["sqlite", "redlock-3", "sqlite-sharing", "postgres-lease-sharing"]
+    "name", ["sqlite", "redis", "redlock-3", "sqlite-sharing", "postgres-lease-sharing"]
 )
 def test_short_chaos_run(name: str, tmp_path: Path) -> None:
     injected: list[str] = []

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from verification.chaos.crashed import main
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.long
 
 
 def test_gc_leaves_nothing_of_crashed_holders(capsys: pytest.CaptureFixture[str]) -> None:

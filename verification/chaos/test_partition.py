@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from testkit.servers.process import Location
 
+pytestmark = pytest.mark.long
+
 # These tests mostly wait, on private servers.
 LEASE = 1.0
 # The partition covers a renewal, and leaves time for another one even on a busy machine.

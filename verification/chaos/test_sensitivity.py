@@ -9,6 +9,8 @@ from leaselock.testing.checker import check
 from leaselock.testing.history import History
 from leaselock.testing.record_format import FOREVER, Event, Record, lock_id
 
+pytestmark = pytest.mark.long
+
 HOLDS, LENGTH, GAP = 50, 1000, 400
 ALWAYS = 1
 

@@ -17,6 +17,8 @@ from testkit.servers.process import eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.nightly
+
 FOLDER = Path(__file__).parents[2] / "examples" / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
 SERVICES = COMPOSE["services"]

@@ -18,6 +18,8 @@ from testkit.servers.process import eventually, program
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.nightly
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = {"deployment": EXAMPLES / "kubernetes.yaml", "cronjob": EXAMPLES / "deploy/cronjob.yaml"}
 MANIFESTS: dict[str, Any] = {

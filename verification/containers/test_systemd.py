@@ -16,6 +16,8 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.nightly
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PASSWORD = "password-of-the-store"
 # The timer of the example, which is not waited for until two in the morning.
@@ -28,8 +30,8 @@ def redis() -> Iterator[Redis]:
         yield server
 
 
-def host(stack: ExitStack, redis: Redis, name: str, record: Path) -> Systemd:
-    """Start a host of the fleet. What its services write is in *record*."""
+def host(stack: ExitStack, redis: Redis, name: str, record: Path, then: str = "exit 0") -> Systemd:
+    """Start a host of the fleet. What its services write is in *record*; *then* ends the report."""
     units = {
         path.name: path.read_text("utf-8")
         for path in (
@@ -45,7 +47,7 @@ def host(stack: ExitStack, redis: Redis, name: str, record: Path) -> Systemd:
         units[unit] = units[unit].replace("ProtectHome=yes", "ProtectHome=no")
         units[unit] += f"\n[Service]\nStandardOutput=append:{record}\nStandardError=inherit\n"
     line = f'#!/bin/sh\necho "ran: {name}, $(env | grep -c {PASSWORD}), $(id -u)"\n'
-    programs = {"report.sh": line, "scheduler": f"{line}exec sleep 600\n"}
+    programs = {"report.sh": f"{line}{then}\n", "scheduler": f"{line}exec sleep 600\n"}
     return stack.enter_context(Systemd(units, programs, {"url": f"{redis.url}\n"}))
 
 
@@ -105,5 +107,18 @@ def test_the_scheduler_runs_on_one_host_and_moves_to_the_other(
         assert hosts[first]("stop", "scheduler.service").returncode == 0
         eventually(lambda: len(runs(record)) == 2)
         assert sorted(runs(record)) == ["one", "two"]
-        # SIGTERM ended leaselock, which ended the program and released the leadership.
-        assert hosts[first].show("scheduler.service", "ActiveState")["ActiveState"] != "active"
+        # SIGTERM ended leaselock, which ended the program and released the leadership. The unit has
+        # not failed: leaselock has died of the signal, as the program itself would have.
+        state = hosts[first].show("scheduler.service", "ActiveState", "Result", "ExecMainStatus")
+        assert state == {"ActiveState": "inactive", "Result": "success", "ExecMainStatus": "15"}
+
+
+def test_a_job_that_is_stopped_has_not_failed(redis: Redis, tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    with ExitStack() as stack:
+        one = host(stack, redis, "one", record, then="exec sleep 600")
+        assert one("start", "--no-block", "report.service").returncode == 0
+        eventually(lambda: runs(record))
+        assert one("stop", "report.service").returncode == 0
+        state = one.show("report.service", "ActiveState", "Result")
+        assert state == {"ActiveState": "inactive", "Result": "success"}

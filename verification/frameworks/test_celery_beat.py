@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from testkit.servers.redis import Redis
     from tests.contrib.conftest import Program, Programs
 
+pytestmark = pytest.mark.nightly
+
 BEATS = """
     import os
     from celery import Celery

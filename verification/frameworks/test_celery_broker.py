@@ -1,6 +1,6 @@
 """Unique tasks of Celery whose broker is killed.
 
-The table in docs/how-to/celery.md says what these tests show.
+The README beside this file says what these tests show.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.contrib.conftest import Programs
+
+pytestmark = pytest.mark.nightly
 
 __all__ = ["tasks"]
 

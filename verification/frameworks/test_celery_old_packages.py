@@ -1,6 +1,6 @@
 """Tasks of celery-once and celery-singleton beside those of `unique`, with real workers.
 
-docs/how-to/move-from-celery-once.md says what these tests show.
+docs/how-to/migrate.md says what these tests show.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from testkit.servers.process import eventually
 if TYPE_CHECKING:
     from testkit.servers.redis import Redis
     from tests.contrib.conftest import Program, Programs
+
+pytestmark = pytest.mark.nightly
 
 # Both programs have the tasks `once` and `singleton`, which write a line to `runs`.
 COMMON = """

@@ -1,6 +1,6 @@
 """Unique tasks of Celery, with prefork workers and a broker: each end is killed at each moment.
 
-The table in docs/how-to/celery.md says what these tests show.
+The README beside this file says what these tests show.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from testkit.servers.redis import Redis
     from tests.contrib.conftest import Program, Programs
+
+pytestmark = pytest.mark.nightly
 
 # "start NAME PID RETRIES" and "end NAME PID" are written to `events`.
 TASKS = """

@@ -1,6 +1,6 @@
 """`manage.py migrate_locked` that is killed in a migration.
 
-The table in docs/how-to/django.md says what these tests show.
+The README beside this file says what these tests show.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import leaselock
 if TYPE_CHECKING:
     from testkit.servers.redis import Redis
     from tests.contrib.conftest import Programs
+
+pytestmark = pytest.mark.nightly
 
 SETTINGS = """
     import os

@@ -1,6 +1,6 @@
 """`leaselock_once` in a run of pytest-xdist of which a worker is killed.
 
-The table in docs/how-to/pytest.md says what these tests show.
+The README beside this file says what these tests show.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import leaselock
 
 if TYPE_CHECKING:
     from tests.contrib.conftest import Programs
+
+pytestmark = pytest.mark.nightly
 
 LIMIT = 300.0
 WORKERS, TESTS_OF_THE_RUN = 3, 12

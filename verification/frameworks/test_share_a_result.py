@@ -22,6 +22,8 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "how-to" / "share-a-result.md"
 LOCK = "compute:daily"

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from testkit.servers.redis import Redis
     from tests.contrib.conftest import Programs
 
+pytestmark = pytest.mark.nightly
+
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "task-queues.md"
 FILE = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.M | re.S)
 # Instead of the page's own: it says when it runs, and waits until the test lets it end.

@@ -1,6 +1,6 @@
 """FastAPI under uvicorn and Django under gunicorn, each with four workers: what is killed when.
 
-The tables in docs/how-to/fastapi.md and docs/how-to/django.md say what these tests show.
+The README beside this file says what these tests show.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from testkit.servers.redis import Redis
     from tests.contrib.conftest import Program, Programs
+
+pytestmark = pytest.mark.nightly
 
 LIMIT = 300.0
 # Seconds. The lease of a killed holder ends after it.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Held by another client: remaining time, our position, our ticket; its owner, metadata and token.
 BUSY = b"*7\r\n:0\r\n:9000\r\n:0\r\n" + packed(b"5", b"x:1", b"1\nboth\n5\n{}", b"3")[4:]
 HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
+# How many arguments of a script stand before the owner (keys.lua, acquire.lua).
+OWNER = 7
 LATE = 0.1
 # How long one byte comes after the other, of what is said so.
 DRIP = 0.05
@@ -134,5 +136,5 @@ class Hostile(Listener):
         if not command[0].startswith("EVAL"):
             return b"-ERR\r\n"
         token = len(self.granted) + 1000
-        self.granted.add((command[3 + int(command[2])], token))
+        self.granted.add((command[3 + int(command[2]) + OWNER], token))
         return b"*2\r\n:1\r\n$4\r\n%d\r\n" % token

@@ -1,4 +1,4 @@
-"""Properties that hold for every input: each is a test, and is searched longer by `make fuzz`.
+"""Properties that hold for every input: each is a test; `verification.fuzz` searches longer.
 
 An input is untrusted data. The code that reads it must return a result or raise a documented error,
 and never fail in another way.

@@ -16,7 +16,7 @@ from leaselock._backends.redis.blocking import BlockingConnection
 from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.executor import ADVICE, TEMPORARY
 from leaselock._backends.redis.store import RedisStore
-from leaselock._core.backend import Grant
+from leaselock._core.contract.backend import Grant
 from leaselock._drivers.system_env import now
 from leaselock._drivers.threads import Threads
 from leaselock.errors import NotApplied, OutcomeUnknown
@@ -49,9 +49,13 @@ def asked_redis(pieces: list[Piece], timeout: float) -> tuple[object, int]:
     server.play(pieces)
     store = RedisStore(settings_of(server.url), now, BlockingConnection)
     driver = Threads((store,))
-    acquire = store.backend("hash").acquire(lines.CLAIMS[0], wait=True, until=now() + timeout)
+
+    async def acquire() -> object:
+        until = now() + timeout
+        return await store.backend("hash").acquire(lines.CLAIMS[0], wait=True, until=until)
+
     try:
-        return driver.run(acquire), server.turn
+        return driver.run(acquire()), server.turn
     except NotApplied as error:
         return error, server.turn
     finally:
@@ -63,14 +67,27 @@ def error(code: str) -> Piece:
     return Piece("raw", f"-{code} it is so\r\n".encode())
 
 
-@pytest.mark.parametrize("code", sorted(TEMPORARY - {"MOVED", "ASK"}))
+# One server that only reads, or is part of a cluster, stays so: behind sentinels and in a cluster
+# another one is asked.
+LASTING = {"READONLY", "MASTERDOWN", "CLUSTERDOWN"}
+
+
+@pytest.mark.parametrize("code", sorted(LASTING))
+def test_what_does_not_pass_on_one_server_is_refused_at_once(code: str) -> None:
+    answer, turns = asked_redis([error(code)], TIMEOUT)
+    assert isinstance(answer, NotApplied)
+    assert answer.reason == "misconfigured"
+    assert turns <= 2
+
+
+@pytest.mark.parametrize("code", sorted(TEMPORARY - {"MOVED", "ASK"} - LASTING))
 def test_what_passes_in_redis_is_asked_again(code: str) -> None:
     answer, turns = asked_redis([error(code), error(code), Piece("grant")], TIMEOUT)
     assert isinstance(answer, Grant)
     assert turns == 3
 
 
-@pytest.mark.parametrize("code", ["LOADING", "READONLY"])
+@pytest.mark.parametrize("code", ["LOADING", "BUSY"])
 def test_what_does_not_pass_in_time_is_refused(code: str) -> None:
     answer, turns = asked_redis([error(code)], BRIEF)
     assert isinstance(answer, NotApplied)

@@ -28,7 +28,7 @@ from testkit.servers.cluster import Cluster
 from testkit.servers.databases import emptied
 from testkit.servers.lease_api import LeaseApi
 from testkit.servers.redis import Redis
-from tests.backends.etcds import now
+from tests.backends.etcd.etcds import now
 from tests.views import (
     LIMIT,
     Locks,

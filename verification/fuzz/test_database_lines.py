@@ -34,8 +34,17 @@ from verification.fuzz.properties import holds
 from leaselock._backends.sql import notification_listener
 from leaselock._backends.sql.store import SqlStore, store_of
 from leaselock._backends.sql.url import parsed
-from leaselock._core.backend import Acquire, Claim, Doctor, Grant, Inspect, Listen, Release, Renew
-from leaselock._core.effects import Signal
+from leaselock._core.contract.backend import (
+    Acquire,
+    Claim,
+    Doctor,
+    Grant,
+    Inspect,
+    Listen,
+    Release,
+    Renew,
+)
+from leaselock._core.contract.effects import Signal
 from leaselock._drivers.aio import Aio
 from leaselock._drivers.threads import Threads
 from leaselock.errors import OutcomeUnknown, StoreError, StoreUnreachable

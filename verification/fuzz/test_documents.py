@@ -14,8 +14,8 @@ from verification.fuzz.test_replies import CLAIM
 from leaselock._backends.document.content import Content, decoded, encoded
 from leaselock._backends.document.row import DocumentRow, RowContext
 from leaselock._backends.kubernetes.objects import document
-from leaselock._core import rules
-from leaselock._core.backend import Acquire, BreakLock, Release, Unreadable
+from leaselock._core.contract.backend import Acquire, BreakLock, Release, Unreadable
+from leaselock._core.rows import rules
 
 NOW = 1_795_525_779_236_043
 HOLD = {

@@ -20,7 +20,7 @@ from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.keys import owner_of
 from leaselock._backends.redis.multiplexed import MultiplexedConnection
 from leaselock._backends.redis.store import RedisStore
-from leaselock._core.backend import Acquire, Claim, Doctor, Grant, Inspect, Renew
+from leaselock._core.contract.backend import Acquire, Claim, Doctor, Grant, Inspect, Renew
 from leaselock._drivers.aio import Aio
 from leaselock._drivers.threads import Threads
 from leaselock.errors import StoreError

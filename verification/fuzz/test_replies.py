@@ -25,7 +25,8 @@ from leaselock._backends.zookeeper.queue_order import (
     incompatible,
     position_of,
 )
-from leaselock._core.backend import (
+from leaselock._core.client.inspection import holder_of
+from leaselock._core.contract.backend import (
     Acquire,
     BreakLock,
     Claim,
@@ -36,7 +37,6 @@ from leaselock._core.backend import (
     Renew,
     SetLifetime,
 )
-from leaselock._core.inspection import holder_of
 from leaselock.errors import OutcomeUnknown, StoreError
 from leaselock.testing.record_format import RECORD_SIZE, CorruptHistory, unpack
 

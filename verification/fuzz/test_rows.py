@@ -16,7 +16,7 @@ from leaselock._backends.sql.connection import Connect
 from leaselock._backends.sql.statements import Result
 from leaselock._backends.sql.store import SqlStore
 from leaselock._backends.sql.url import parsed
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     Acquire,
     BreakLock,
     CollectGarbage,

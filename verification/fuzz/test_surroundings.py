@@ -64,7 +64,7 @@ def test_any_environment_names_a_store_or_is_rejected(
                 backend=None, url_file=None, op_timeout=None, verbose=False
             )
             open_client(options).close()
-        lease: Any = SimpleNamespace(name="a", token=1, unlocked=False, slots=())
+        lease: Any = SimpleNamespace(name="a", token=1, slots=())
         assert command_environment(lease, 1.0, "memory://")[STACK].endswith("a")
         assert all(enclosing_locks())
 
@@ -81,9 +81,9 @@ def liveness() -> Liveness:
 @holds(words=st.binary(min_size=1, max_size=60))
 def test_any_data_in_the_wake_up_pipe_is_a_wake_up(words: bytes) -> None:
     own = liveness()
-    os.write(own.wake, words)
+    own.mailbox.put(words)
     # Each read starts at a record's beginning.
-    os.write(own.wake, b"\1" * (MESSAGE_SIZE - len(words) % MESSAGE_SIZE))
+    own.mailbox.put(b"\1" * (MESSAGE_SIZE - len(words) % MESSAGE_SIZE))
     for name in own.await_wakeup(60.0):
         assert name == "" or name.startswith(f"{own.client}:")
 

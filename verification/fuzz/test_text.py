@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from verification.fuzz.properties import holds
 from verification.fuzz.test_urls import ODD
 
+from leaselock import Holder
 from leaselock._cli.doctor import format_finding
 from leaselock._cli.formatting import escape, format_duration, parse_duration
 from leaselock._cli.listing import layout
 from leaselock._cli.show import lock_lines
-from leaselock._core import validation
-from leaselock._core.backend import Claim, Finding, HoldRecord, LockState
-from leaselock._core.inspection import Holder, lock_info
+from leaselock._core.client import validation
+from leaselock._core.client.inspection import lock_info
+from leaselock._core.contract.backend import Claim, Finding, HoldRecord, LockState
 from leaselock.documents import lock_document
 from leaselock.errors import InvalidName
 

@@ -1,1 +1,1 @@
-"""The hazard table on private servers, which `make hazards` runs."""
+"""The hazard table on private servers, which `python -m verification.hazards` runs."""

@@ -22,10 +22,11 @@ HEAD = """\
 
 The hazards of the literature, tested on real stores: processes are killed and frozen, replies are
 lost, clocks are set wrong, servers are killed, and another process tries to acquire the lock. Each
-cell is the outcome of a run on private servers on one machine, by `make hazards`, which wrote this
-page. The naive methods are recipes from books and blogs, written with the plain drivers
-(`naive_*.py` in `verification/hazards`); a test checks that they fail:
-`verification/hazards/test_hazard_table.py`. No default of leaselock may fail.
+cell is the outcome of a run on private servers on one machine, by
+`python -m verification.hazards`, which wrote this page. The naive methods are recipes from books
+and blogs, written with the plain drivers (`naive_*.py` in
+`verification/hazards`); a test checks that they fail: `verification/hazards/test_hazard_table.py`.
+No default of leaselock may fail.
 
 ![the table](hazard-table.svg)
 

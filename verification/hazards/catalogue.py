@@ -1,7 +1,7 @@
 """The hazards of the table, in its order.
 
 A hazard is a function of a trial; its docstring describes it in the generated page. `rows` names
-its rows in docs/internals/hazards.md.
+its rows in verification/hazards/README.md.
 """
 
 from __future__ import annotations

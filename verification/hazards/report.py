@@ -34,7 +34,7 @@ LEGEND = {
     Verdict.ERROR: "the trial itself failed",
 }
 EXPECTED = (Verdict.SURVIVED, Verdict.NOTHING)
-PAGE = "hazards.md"
+PAGE = "README.md"
 
 
 def text(table: Table) -> str:

@@ -34,7 +34,7 @@ def on_private_server(trial: Trial, failure: str) -> Outcome:
     trial.require_network()
     start = trial.store.failures.get(failure)
     if start is None:
-        return not_played(f"needs a private server for a {failure}: make hazards")
+        return not_played(f"needs a private server for a {failure}: python -m verification.hazards")
     with (
         start() as failing,
         HazardStore(failing.url) as store,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
-# How often each contender holds. More: LEASELOCK_INTEROP_TURNS=3000, as `make interop` does.
+# How often each contender holds. More: LEASELOCK_INTEROP_TURNS=3000.
 TURNS = int(os.environ.get("LEASELOCK_INTEROP_TURNS", "60"))
 HOLD = 1
 # The longest wait in seconds beside libraries in other languages that poll, for each of ours and

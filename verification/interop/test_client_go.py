@@ -10,6 +10,8 @@ from verification.interop.client_go import Contender, Term, overlaps, run, text
 if TYPE_CHECKING:
     from testkit.servers.kubernetes import KubeApiserver
 
+pytestmark = pytest.mark.nightly
+
 SECONDS = 60.0
 # It only bounds a failure; the server and the program may have to be built.
 TIMEOUT = 7200.0

@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from testkit.servers.redis import Redis
     from verification.interop.java import Java
+
+pytestmark = pytest.mark.nightly
 
 
 def test_a_lock_is_a_hash_of_its_owner(java: Java, server: Redis) -> None:

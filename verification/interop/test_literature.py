@@ -6,14 +6,15 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from testkit.servers.process import program
-
-import leaselock
 
 if TYPE_CHECKING:
     from testkit.servers.redis import Redis
 
-SCRIPTS = Path(leaselock.__file__).parent / "_backends/redis/scripts/literature"
+pytestmark = pytest.mark.nightly
+
+SCRIPTS = Path(__file__).parents[2] / "docs/stores/literature"
 KEY = "lock:user:123456"
 
 

@@ -1,4 +1,4 @@
-"""Packages that `docs/how-to/move-from-redlock-py-and-others.md` names, on databases and DynamoDB,
+"""Packages that `docs/how-to/migrate.md` names, on databases and DynamoDB,
 and those on Redis that cannot be installed beside the others; the page itself plays the rest.
 """
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from testkit.servers.dynamodb import DynamoDB
     from testkit.servers.mariadb import MariaDB
     from testkit.servers.postgres import Postgres
+
+pytestmark = pytest.mark.nightly
 
 NAME = "leaselock.fajbf2wduk5pvjbctuoupvofstv23b75wk2x2mxsw3olmqgx"
 NUMBER = 2887391110611778298

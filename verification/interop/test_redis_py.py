@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from testkit.servers.redis import Redis
 
+pytestmark = pytest.mark.nightly
+
 TIMEOUT = 30.0
 KINDS = ["threads", "asyncio", "redis-py", "redis-py"]
 

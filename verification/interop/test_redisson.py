@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from testkit.servers.redis import Redis
 
+pytestmark = pytest.mark.nightly
+
 COLOURS = ["threads", "asyncio"]
 TRIES = 5
 MILLISECOND = 1_000_000

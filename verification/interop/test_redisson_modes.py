@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     import leaselock
 
+pytestmark = pytest.mark.nightly
+
 TIMEOUT = 30.0
 VERBS = ("", "read-", "write-")
 

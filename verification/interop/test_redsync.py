@@ -28,6 +28,8 @@ import leaselock
 if TYPE_CHECKING:
     from testkit.servers.redis import Redis
 
+pytestmark = pytest.mark.nightly
+
 LIBRARIES = {"go": "redsync", "node": "node-redlock"}
 OURS = ["threads", "asyncio"] * 2
 THEIRS = 4

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from testkit.servers.zookeeper import Ensemble
 
+pytestmark = pytest.mark.nightly
+
 FOLDER = Path("/usr/share/java")
 JARS = "curator-framework curator-client curator-recipes zookeeper zookeeper-jute guava".split()
 JARS += ["slf4j-api", "slf4j-nop"]

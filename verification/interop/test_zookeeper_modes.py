@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from testkit.servers.zookeeper import Ensemble
 
+pytestmark = pytest.mark.nightly
+
 __all__ = ["curator", "kazoo"]
 
 

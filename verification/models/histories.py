@@ -6,15 +6,17 @@ every list is a valid history, and Hypothesis can shorten it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from typing import NamedTuple, Protocol, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from hypothesis import strategies as st
 from verification.models.sides import claim_of
 
 from leaselock._backends.redlock.master import RaiseToken, ReleaseGrant
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     Acquire,
     BreakLock,
     Broken,
@@ -31,6 +33,9 @@ from leaselock._core.backend import (
     Resize,
     SetLifetime,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NAMES = ("a", "{ü}")
 # The permits of the second name, where it is a semaphore.
@@ -128,6 +133,35 @@ MODAL_KINDS = (
 )
 
 
+class Log:
+    """What happened in a history, and to which lock; "" is every lock."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+
+    def add(self, name: str, text: str) -> None:
+        """Add a request or an event."""
+        self.lines.append((name, text))
+
+    def answer(self, answer: object) -> None:
+        """Add the answer to the last request."""
+        name, request = self.lines[-1]
+        self.lines[-1] = name, f"{request}: {answer}"
+
+    @contextmanager
+    def shown_on_failure(self) -> Iterator[None]:
+        """Add the history of the lock of the last request to an error."""
+        try:
+            yield
+        except Exception as error:
+            name = self.lines[-1][0] if self.lines else ""
+            lines = [text for about, text in self.lines if about in ("", name) or not name]
+            text = "\n".join([f"the history of {name!r}:", *lines])
+            # A client as its number, and how often it has ended before.
+            error.add_note(re.sub(r"0{15}([1-3])0{12}([0-9a-f]{4})", r"client \1.\2", text))
+            raise
+
+
 class History:
     """The state of one history, and counters of what it covered."""
 
@@ -137,19 +171,28 @@ class History:
         self.last: list[Claim | None] = [None, None, None]
         self.tokens = [1]
         self.seen: Counter[str] = Counter()
+        self.log = Log()
 
     def client(self, number: int) -> str:
         # 32 hexadecimal digits, as the library's client identifiers.
         return f"{number + 1:016x}{self.lives[number]:016x}"
 
     def play(self, step: Step) -> None:
+        """Carry out a step."""
+        with self.log.shown_on_failure():
+            self.carry_out(step)
+
+    def carry_out(self, step: Step) -> None:
         if step.kind == "time":
+            self.log.add("", f"{self.comparison.pause} s pass")
             time.sleep(self.comparison.pause)
         elif step.kind == "die":
+            self.log.add("", f"{self.client(step.client)} ends")
             self.comparison.die(self.client(step.client))
             self.lives[step.client] += 1
             self.last[step.client] = None
         elif step.kind == "stranger":
+            self.log.add(NAMES[step.name], "another program waits")
             self.comparison.stranger(NAMES[step.name])
         else:
             self.ask(step)
@@ -160,7 +203,9 @@ class History:
         request = self.request(step)
         if isinstance(request, (ReleaseGrant, RaiseToken)) and not self.comparison.votes:
             return
+        self.log.add("" if isinstance(request, Inspect) else NAMES[step.name], str(request))
         answer = self.comparison.ask(request)
+        self.log.answer(answer)
         if isinstance(request, Release):
             self.comparison.forget(request.claim)
         self.count(request, answer)

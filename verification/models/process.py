@@ -20,7 +20,7 @@ from tests.pace import pace
 
 from leaselock._backends.sqlite.file import File
 from leaselock._backends.sqlite.store import Listener, Store
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     Acquire,
     Claim,
     Grant,
@@ -30,7 +30,7 @@ from leaselock._core.backend import (
     Release,
     Released,
 )
-from leaselock._core.effects import Signal
+from leaselock._core.contract.effects import Signal
 from leaselock._drivers.system_env import now
 
 ROOT = Path(__file__).parents[2]

@@ -33,7 +33,7 @@ from leaselock._backends.redis.scripts import (
     RESIZE,
     SET_LIFETIME,
 )
-from leaselock._core.backend import Mismatch
+from leaselock._core.contract.backend import Mismatch
 from leaselock.errors import LimitMismatch, StoreError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from testkit.servers.redis import Redis
 
     from leaselock._backends.redis.messages import Address, Send
-    from leaselock._core.backend import Claim
+    from leaselock._core.contract.backend import Claim
 
 SCRIPTS = (
     *(ACQUIRE, BREAK_LOCK, COLLECT, INSPECT, RAISE_TOKEN, RELEASE, RENEW, SET_LIFETIME),

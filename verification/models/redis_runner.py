@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from leaselock._backends.redis.clients import settings_of
-from leaselock._backends.redis.messages import Connect, Connection, Send
+from leaselock._backends.redis.messages import Connect, Send, SharedConnection
 from leaselock._backends.redis.store import RedisStore
-from leaselock._core.effects import Call, Sleep, Spawn, Wait
+from leaselock._core.contract.effects import Call, Sleep, Spawn, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leaselock._backends.redis.messages import Address
 
 
-class NoConnection(Connection):
+class NoConnection(SharedConnection):
     """A connection that is always open and sends nothing."""
 
     SHARED = False

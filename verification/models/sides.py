@@ -15,8 +15,15 @@ from leaselock._backends.memory.store import Store as MemoryStore
 from leaselock._backends.sqlite.file import File
 from leaselock._backends.sqlite.store import Listener
 from leaselock._backends.sqlite.store import Store as FileStore
-from leaselock._core.backend import WAKE_ALL, Acquire, Claim, LifetimeSet, Listen
-from leaselock._core.effects import Signal
+from leaselock._core.contract.backend import (
+    WAKE_ALL,
+    Acquire,
+    Claim,
+    CollectGarbage,
+    LifetimeSet,
+    Listen,
+)
+from leaselock._core.contract.effects import Signal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -199,6 +206,8 @@ class TableAlone:
         self.messages.pop(client, None)
         for words in self.messages.values():
             words.append(WAKE_ALL)
+        # A client that goes leaves no unused names in memory.
+        self.table.answer("", CollectGarbage(None))
 
     def end(self) -> None:
         pass

@@ -191,13 +191,6 @@ class Tables:
                 )
         return [()]
 
-    def do_touch_waiter(self, values: dict[str, Any]) -> list[Any]:
-        """Note that the waiter has asked."""
-        for waiter in self.waiters.get(values["name"], []):
-            if waiter["id"] == values["id"]:
-                waiter["expires"] = values["expires"]
-        return [()]
-
     def do_holds(self, values: dict[str, Any]) -> list[Any]:
         """The holds that are not exclusive."""
         found = sorted(self.holds.get(values["name"], {}).values(), key=lambda hold: hold["token"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.memory.store import MemoryRow, Table
-from leaselock._core import rules
-from leaselock._core.backend import WAKE_ALL, Acquire, Listen, Watch
+from leaselock._core.contract.backend import WAKE_ALL, Acquire, Listen, Watch
+from leaselock._core.rows import rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.backend import LockState
+    from leaselock._core.contract.backend import LockState
 
 
 class Model:
@@ -22,6 +22,8 @@ class Model:
 
     def __init__(self, now: Callable[[], float], micros: Callable[[], int]) -> None:
         self.table = Table(now, micros, self.alive, self.notify, self.observe_client)
+        # A machine dies as a whole, so a client that lives has its own process.
+        self.table.process_lives = self.alive
         # Incremented with each possible change.
         self.changes = 0
         self.machines: dict[str, str] = {}

@@ -16,7 +16,7 @@ from testkit.servers.redis import Redis
 from verification.models.histories import KINDS, MODAL_KINDS, History, ModalHistory, Step, steps
 from verification.models.redis_comparison import Comparison, Unlucky
 
-from leaselock._backends.redis import index, scripted_lock
+from leaselock._backends.redis import index, scripted_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def server() -> Iterator[Redis]:
 @contextmanager
 def history_on(server: Redis, form: str, kind: type[History] = History) -> Iterator[History]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scripted_lock, "CONFIRM_WITHIN_MS", CONFIRM_WITHIN_MS)
+        patch.setattr(scripted_backend, "CONFIRM_WITHIN_MS", CONFIRM_WITHIN_MS)
         # Each release looks at the oldest names in the index, however new they are.
         patch.setattr(index, "TRIM_EVERY", 1)
         patch.setattr(index, "TRIM_AGE", -1e10)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import sqlite3
 import stat
 import subprocess
 import sys
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -20,7 +18,7 @@ from verification.models.sides import Clock
 from leaselock._backends.sqlite import store
 from leaselock._backends.sqlite.database import SCHEMA
 from leaselock._backends.sqlite.file import RECHECK_INTERVAL
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     Acquire,
     BreakLock,
     Inspect,
@@ -205,29 +203,6 @@ def test_a_full_disk_is_reported_and_loses_nothing(small_disk: Path) -> None:
 
 
 # --- tokens ---------------------------------------------------------------------------------------
-
-
-def test_tokens_keep_growing_after_rows_are_pruned(
-    path: Path, clients: Callable[[str], Client]
-) -> None:
-    first = clients("first")
-    for name in ("n", "recent"):
-        first.acquire(name)
-        first.release(name)
-    first.close()
-    future = 2**60
-    old = time.time() - WEEK - 60.0
-    write(path, "UPDATE lock SET token = ?, since = ? WHERE name = 'n'", future, old)
-    second = clients("second")
-    tokens = [second.acquire("n"), second.acquire("never seen")]
-    assert tokens == [future + 1, future + 1]
-    second.close()
-    with closing(sqlite3.connect(path)) as database:
-        names = database.execute("SELECT name FROM lock ORDER BY name").fetchall()
-        assert names == [("n",), ("never seen",), ("recent",)]
-        assert database.execute("SELECT value FROM fact WHERE key = 'floor'").fetchall() == [
-            (str(future),)
-        ]
 
 
 def test_a_held_lock_is_never_pruned(path: Path, clients: Callable[[str], Client]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from verification.models.process import Client, Process, heard
 
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     WAKE_ALL,
 )
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from verification.models.histories import Step, steps
+from verification.models.histories import Log, Step, steps
 from verification.models.sides import (
     Clock,
     Files,
@@ -28,7 +28,7 @@ from verification.models.sides import (
 )
 
 from leaselock._backends.sqlite import store
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     WAKE_ALL,
     Acquire,
     BreakLock,
@@ -95,23 +95,33 @@ class Comparison:
         self.last: list[Claim | None] = [None, None, None]
         self.tokens: list[int] = [0]
         self.seen: Counter[str] = Counter()
+        self.log = Log()
 
     def client(self, number: int) -> str:
         return f"c{number}generation{self.lives[number]}"
 
     def play(self, step: Step) -> None:
+        with self.log.shown_on_failure():
+            self.carry_out(step)
+
+    def carry_out(self, step: Step) -> None:
         if step.kind == "time":
+            self.log.add("", f"{STEPS[step.choice % len(STEPS)]} s pass")
             self.clock.seconds += STEPS[step.choice % len(STEPS)]
             self.clock.micros += WALL_STEPS[step.choice % len(WALL_STEPS)]
         elif step.kind in ("close", "kill"):
+            self.log.add("", f"{self.client(step.client)}: {step.kind}")
             self.die(step.client, violently=step.kind == "kill")
         else:
-            self.ask(self.client(step.client), self.request(step))
+            request = self.request(step)
+            self.log.add("" if isinstance(request, Inspect) else NAMES[step.name], str(request))
+            self.ask(self.client(step.client), request)
         self.compare_messages()
 
     def ask(self, client: str, request: Any) -> None:
         real, model = self.real.answer(client, request), self.model.answer(client, request)
         assert real == model
+        self.log.answer(real)
         self.count(request, real)
 
     def count(self, request: Any, reply: object) -> None:
@@ -277,4 +287,16 @@ def test_both_expire_tombstones_alike_when_one_is_renewed(comparisons: Compariso
             comparison.clock.seconds += pause
             comparison.play(Step("tombstone", 0, 0, slot, 0))
         comparison.play(Step("acquire", 0, 0, 1, 0))
+        assert comparison.seen["Acquire Grant"] == 1
+
+
+@COMPARISONS
+def test_a_tombstone_ends_although_none_is_written_after_it(comparisons: Comparisons) -> None:
+    with comparisons() as comparison:
+        comparison.play(Step("tombstone", 0, 0, 0, 0))
+        comparison.clock.seconds += 119.0
+        comparison.play(Step("acquire", 0, 0, 0, 0))
+        assert comparison.seen["Acquire Grant"] == 0
+        comparison.clock.seconds += 2.0
+        comparison.play(Step("acquire", 0, 0, 0, 0))
         assert comparison.seen["Acquire Grant"] == 1

@@ -11,11 +11,10 @@ from tests.pace import pace
 from verification.models.process import ROOT, Client, Process, claim, heard, inspect
 
 from leaselock._backends.sqlite.lock_row import SQL
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     WAKE_ALL,
     Acquire,
     BreakLock,
-    Inspect,
     LockState,
     Release,
     Renew,
@@ -128,9 +127,8 @@ def test_a_fifo_that_is_full_loses_only_a_hint(clients: Callable[[str], Client])
         lambda mine: Renew([mine]),
         lambda mine: SetLifetime(mine, "lease"),
         lambda mine: BreakLock("n", None),
-        lambda mine: Inspect(None, "*"),
     ],
-    ids=["acquire", "release", "tombstone", "renew", "lifetime", "break", "inspect"],
+    ids=["acquire", "release", "tombstone", "renew", "lifetime", "break"],
 )
 def test_a_file_that_stays_busy_is_refused_in_time(
     request_of: Callable[[object], object], path: Path, clients: Callable[[str], Client]

@@ -19,12 +19,12 @@ from testkit.servers.zookeeper import Ensemble
 from verification.models.histories import KINDS, NAMES, History, Step, steps
 from verification.models.zookeeper_comparison import ZooComparison
 
-from leaselock._core.backend import Convert, Resize
+from leaselock._core.contract.backend import Convert, Resize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock._core.backend import Claim, Mode
+    from leaselock._core.contract.backend import Claim, Mode
 
 pytestmark = pytest.mark.first_tier
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leaselock._backends.zookeeper.connection import BlockingConnection
 from leaselock._backends.zookeeper.requests import SESSION_ENDED, Mailbox
 from leaselock._backends.zookeeper.url import parsed
-from leaselock._core.backend import (
+from leaselock._core.contract.backend import (
     WAKE_ALL,
     Acquire,
     BreakLock,

@@ -34,15 +34,15 @@ from leaselock._backends.zookeeper.requests import (
     Read,
 )
 from leaselock._backends.zookeeper.single import SingleBackend
-from leaselock._core.backend import WAKE_ALL
-from leaselock._core.effects import Call, Spawn
+from leaselock._core.contract.backend import WAKE_ALL
+from leaselock._core.contract.effects import Call, Spawn
 from leaselock._drivers import system_env
 from leaselock.errors import LeaselockError, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from testkit.servers.zookeeper import Ensemble
 
-    from leaselock._core.backend import Claim
+    from leaselock._core.contract.backend import Claim
 
 MARKER = marker_path("/")[1:]
 SESSION = 20.0

@@ -28,7 +28,7 @@ from leaselock._backends.zookeeper.requests import (
     SetData,
     Transaction,
 )
-from leaselock._core.backend import WAKE_ALL
+from leaselock._core.contract.backend import WAKE_ALL
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:

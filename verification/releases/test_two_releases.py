@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from testkit.servers.s3 import ObjectStore
     from testkit.servers.zookeeper import Ensemble
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.nightly, pytest.mark.heavy]
 
 DOCUMENTS = ("etcd_url", "kubernetes_url", "dynamodb_url", "s3_url")
 STORES = (

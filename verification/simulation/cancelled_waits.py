@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from verification.simulation.judge import Violation
-from verification.simulation.local_handoff import HandoffScenario
 from verification.simulation.redis import RedisScenario
 from verification.simulation.redlock import RedlockScenario
 from verification.simulation.scenario import HEAL, Scenario
@@ -13,20 +12,27 @@ from verification.simulation.sql import SessionsScenario, SqlScenario
 from verification.simulation.user import User
 from verification.simulation.zoo import ZooScenario
 
+from leaselock._core.client.hold import ASKED, Hold
 from leaselock.errors import AcquireCancelled
 
 if TYPE_CHECKING:
     from verification.simulation.scenario import Outcome
     from verification.simulation.simulator import Machine, Run
 
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.mutex import Mutex
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.mutex import Mutex
 
 # Seconds: the mean time between two cancellations, and within which a cancelled wait ends where
 # nothing fails.
 BETWEEN, SOON = 1.0, 0.5
 # How many steps a process may take in a second. Usual are some dozens.
 MOST_STEPS = 200
+
+
+def waits_of(mutex: Mutex) -> list[Hold]:
+    """The claims of this lock object that wait."""
+    table = mutex.registry.table.values()
+    return [hold for hold in table if hold.state in ASKED and hold.lock is mutex.reference]
 
 
 class Cancelled(User):
@@ -78,19 +84,19 @@ class CancelledWaits(Scenario):
             for machine, mutexes in self.mutexes.items()
             if machine.alive and machine.frozen_until <= simulator.time
             for mutex in mutexes
-            if mutex.waiting
+            if waits_of(mutex)
         ]
         if not waiting:
             return
         machine, mutex = simulator.chance.choice(waiting)
-        waits = set(mutex.waiting)
+        waits = waits_of(mutex)
         count = mutex.cancel()
         self.cancelled += count
         simulator.moves += 1
         simulator.note(machine, f"cancels {count} waits for {mutex.name}")
 
         def ended() -> None:
-            if machine.alive and waits & mutex.waiting:
+            if machine.alive and any(map(Hold.has_operation, waits)):
                 raise Violation("answer", f"a cancelled wait of {machine.name} goes on")
 
         if self.calm:
@@ -125,9 +131,3 @@ class CancelledSql(CancelledWaits, SqlScenario):
 
 class CancelledSessions(CancelledWaits, SessionsScenario):
     """On PostgreSQL, by sessions."""
-
-
-class CancelledHandoff(CancelledWaits, HandoffScenario):
-    """With local hand-off."""
-
-    users = HandoffScenario.users

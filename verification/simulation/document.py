@@ -45,15 +45,15 @@ from leaselock._backends.document.adapter import (
 )
 from leaselock._backends.document.backend import DocumentBackend
 from leaselock._backends.url import TOKEN_TTL
-from leaselock._core.effects import Call, Sleep
-from leaselock._core.hold import State
-from leaselock._core.rules import FORGET_AFTER
+from leaselock._core.client.hold import State
+from leaselock._core.contract.effects import Call, Sleep
+from leaselock._core.rows.rules import FORGET_AFTER
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.client_core import ClientCore
+    from leaselock._core.client.client_core import ClientCore
 
 # How much the clocks of two machines may run apart, and how much later than the earliest of the
 # servers the clocks of the others are; `Traits.clock_uncertainty` is more than that and a second.
@@ -259,7 +259,7 @@ class DocumentJudge(ValidityJudge):
             known = self.is_valid.get(hold["id"])
             if hold["id"] not in had:
                 self._check_overtaken(hold, before, document)
-                if known is not None and known.state is State.FREE:
+                if known is not None and known.state is State.ENDED:
                     raise Violation("left behind", f"{hold['id']} was released, and holds again")
 
     def _check_overtaken(

@@ -20,10 +20,10 @@ from verification.simulation.user import User
 from verification.simulation.zoo import EnsembleScenario
 
 from leaselock._backends.redis.keys import keys_of
-from leaselock._core.backend import WATCH_INTERVAL
-from leaselock._core.client_core import ClientCore
-from leaselock._core.effects import Sleep
-from leaselock._core.rules import COOLING
+from leaselock._core.client.client_core import ClientCore
+from leaselock._core.contract.backend import WATCH_INTERVAL
+from leaselock._core.contract.effects import Sleep
+from leaselock._core.rows.rules import COOLING
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from verification.simulation.simulator import Faults
 
     from leaselock._backends.redis.backend import RedisBackend
-    from leaselock._core.backend import HoldRecord
-    from leaselock._core.election import Candidacy, Term
-    from leaselock._core.entry_row import Entry
-    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.client.election import Candidacy, Term
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.contract.backend import HoldRecord
+    from leaselock._core.rows.entry_row import Entry
 
 # In calm scenarios a change is reported within this many seconds. The end of a fixed lease is one.
 REPORTED_WITHIN = 0.5
@@ -113,7 +113,7 @@ class Candidate(User):
 
     async def _act(self, handle: LeaseHandle) -> str:
         self.terms += 1
-        term = self.part.term
+        term = self.part.terms.get(self.part.mutex.name)
         if term is None or term.handle is not handle:
             raise Violation("token", "a leader has no term")
         steps = self.chance.choice((1, 2, 4))
@@ -164,7 +164,7 @@ class Elections(Scenario):
         while self.simulator.time < HEAL:
             await Sleep(machine.now() + self.simulator.chance.expovariate(0.2))
             part: Candidacy | None = getattr(user, "part", None)
-            term = part.term if part is not None else None
+            term = part.terms.get(part.mutex.name) if part is not None else None
             if part is None or term is None or term.handle is None:
                 continue
             handle = term.handle
@@ -400,7 +400,7 @@ class PeriodJudge(Judge):
         # When the period of the last used grant ends.
         self.next_from = 0.0
 
-    def shared(self, holder: str) -> bool:
+    def is_cooling(self, holder: str) -> bool:
         """A hold that cools down has no owner."""
         return holder.startswith(COOLING)
 
@@ -495,12 +495,12 @@ class RedisPeriodJudge(RedisJudge):
             if later > token:
                 self._check_apart(token, later, begun)
 
-    def shared(self, holder: str) -> bool:
+    def is_cooling(self, holder: str) -> bool:
         """A hold that cools down has no owner."""
         return holder.endswith(RELEASED)
 
     def _check_token(self, name: str, holder: str, word: bytes) -> None:
-        if not self.shared(holder):
+        if not self.is_cooling(holder):
             super()._check_token(name, holder, word)
 
     def _check_change(self, name: str, holder: str, keys: Keys) -> None:
@@ -517,7 +517,7 @@ class RedisPeriodJudge(RedisJudge):
             self._check_kept(holder, token, int(lock[b"free_from"]), now)
             if keys.end < self.ends[token] - 1:
                 raise Violation("period", f"{holder} can end before its period")
-        if self.shared(holder):
+        if self.is_cooling(holder):
             self._check_cooling(holder, token, keys)
 
     def _check_apart(self, token: int, later: int, begun: int) -> None:

@@ -30,10 +30,10 @@ from leaselock._backends.redis.backend import CAPABILITIES as REDIS
 from leaselock._backends.redis.messages import Address
 from leaselock._backends.redis.store import RedisStore
 from leaselock._backends.sqlite.store import CAPABILITIES as SQLITE
-from leaselock._core.backend import Listen
-from leaselock._core.client_core import ClientCore
-from leaselock._core.effects import FOREVER, Call, Request
-from leaselock._core.queue import NodeBackend
+from leaselock._core.client.client_core import ClientCore
+from leaselock._core.contract.backend import Listen
+from leaselock._core.contract.effects import FOREVER, Call, Request
+from leaselock._core.rows.queue import NodeBackend
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class ExhaustiveSimulator(Simulator):
 
             def answered(answer: object) -> None:
                 self.salt = answer
-                self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
+                self.after(0.0, lambda: self._arrive(run, answer, resume))
 
             call.node.start(call.request, call.until, answered)
             return
@@ -168,7 +168,7 @@ class ExhaustiveSimulator(Simulator):
             return
 
         def reply(answer: object) -> None:
-            self.message(answer, lambda: self._arrive(run.machine, answer, resume), lost=_gone)
+            self.message(answer, lambda: self._arrive(run, answer, resume), lost=_gone)
 
         self.at(run.machine, call.until, lambda: resume(None, StoreErrorNow()))
         self.message(call.request, lambda: node.ask(machine, call.request, reply), lost=_gone)

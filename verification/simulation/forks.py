@@ -8,19 +8,19 @@ the scenario starts it there.
 from __future__ import annotations
 
 import copy
-import weakref
 from typing import TYPE_CHECKING
 
-from leaselock._core.effects import Owner, Signal
-from leaselock._core.lifecycle import Lifecycle
+from leaselock._core.client.lease_reference import LeaseReference
+from leaselock._core.contract.effects import Owner, Signal
+from leaselock._core.contract.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.hold import Hold
-    from leaselock._core.lease_handle import LeaseHandle
-    from leaselock._core.mutex import Mutex
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.hold import Hold
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.client.mutex import Mutex
 
 REASON = "it stayed with the process that forked this one"
 
@@ -47,9 +47,8 @@ def forked(
     """Copy the objects for the child; *instead* has replacements for some, by their `id`."""
     memo: dict[int, object] = {**instead, id(child.simulator): child.simulator, id(child): child}
     for context in service.contexts.values():
-        for reference in context.registry.holds.values():
-            if (hold := reference()) is not None:
-                _copy_weakly_known(hold, reference, memo)
+        for hold in context.registry.table.values():
+            _forget_owner(hold, memo)
     copies = Child(child, *copy.deepcopy((service, mutex, handle), memo))
     for one in memo.values():
         if isinstance(one, Signal):
@@ -61,12 +60,32 @@ def forked(
     return copies
 
 
-def _copy_weakly_known(hold: Hold, reference: weakref.ref[Hold], memo: dict[int, object]) -> None:
-    """Copy a weak reference as a reference to the copy of its object."""
+def _copied(reference: LeaseReference, memo: dict[int, object]) -> LeaseReference:
+    """A copy that refers to the copy of the lease, if there is one."""
+    lease = copy.deepcopy(reference(), memo)
+    known = memo.get(id(reference))  # the lease refers to it, too
+    if isinstance(known, LeaseReference):
+        return known
+    copied = LeaseReference(lease or _Gone())  # type: ignore[arg-type]
+    memo[id(reference)] = copied
+    for slot in LeaseReference.__slots__:
+        setattr(copied, slot, copy.deepcopy(getattr(reference, slot), memo))
+    return copied
+
+
+class _Gone:
+    """In place of a lease that was dropped."""
+
+
+LeaseReference.__deepcopy__ = _copied  # type: ignore[attr-defined]
+
+
+def _forget_owner(hold: Hold, memo: dict[int, object]) -> None:
+    """Copy the owner of a hold as that of a thread that does not exist in the child: it matches no
+    other.
+    """
     owner = hold.owner()
     if owner is not None:
-        # As the owner of a thread that does not exist in the child: it matches no other.
         stranger = Owner(owner.title)
         memo[id(owner)] = stranger
         memo[id(owner.reference)] = stranger.reference
-    memo[id(reference)] = weakref.ref(copy.deepcopy(hold, memo))

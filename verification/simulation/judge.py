@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from leaselock._backends.memory.store import MemoryRow
-from leaselock._core import rules
-from leaselock._core.effects import FOREVER
-from leaselock._core.hold import State
-from leaselock._core.rules import CONFIRM_WITHIN
+from leaselock._core.client.hold import State
+from leaselock._core.contract.effects import FOREVER
+from leaselock._core.rows import rules
+from leaselock._core.rows.rules import CONFIRM_WITHIN
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from verification.models.sqlite_model import Model
     from verification.simulation.simulator import Machine, Simulator
 
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.entry_row import Entry
-    from leaselock._core.hold import Hold
-    from leaselock._core.hold_registry import HoldRegistry
+    from leaselock._core.client.claim_registry import ClaimRegistry
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.hold import Hold
+    from leaselock._core.rows.entry_row import Entry
 
 # In addition to the lease: CONFIRM_WITHIN for each waiter that may be frozen, and slow replies.
 STALL = 8 * CONFIRM_WITHIN + 10.0
@@ -64,7 +66,7 @@ class Judge:
         self.calm = calm
         self.services: dict[str, ClientCore] = {}
         self.machines: dict[str, Machine] = {}
-        self.registry: dict[str, HoldRegistry] = {}
+        self.registry: dict[str, ClaimRegistry] = {}
         # Until when the release of an abandoned claim is repeated.
         self.given_up_by: dict[str, float] = {}
         self.breaking = False
@@ -135,11 +137,10 @@ class Judge:
         self.moves, self.next_end, self.valid_now = simulator.moves, FOREVER, {}
         for name, registry in self.registry.items():
             machine = self.machines[name]
-            if registry.holds and machine.alive:
+            if registry.table and machine.alive:
                 now = machine.now()
-                for reference in list(registry.holds.values()):
-                    hold = reference()
-                    if hold is not None and hold.is_valid(now):
+                for hold in list(registry.table.values()):
+                    if hold.is_valid(now):
                         self.next_end = min(self.next_end, hold.valid_until / machine.rate)
                         self._record_valid(hold, machine, self.valid_now)
         return self.valid_now
@@ -147,9 +148,9 @@ class Judge:
     def record_given_up(self) -> None:
         """Record until when each pending release is repeated."""
         for name, registry in self.registry.items():
-            if registry.pending_releases and self.machines[name].alive:
-                for release_later in registry.pending_releases:
-                    self.given_up_by[release_later.claim.id] = release_later.until
+            if registry.table and self.machines[name].alive:
+                for hold in registry.pending():
+                    self.given_up_by[hold.claim.id] = hold.release_until
 
     def _record_valid(self, hold: Hold, machine: Machine, valid_holders: dict[str, str]) -> None:
         name, holder = hold.claim.name, hold.claim.id
@@ -193,16 +194,12 @@ class Judge:
 
     def _check_order(self, hold: Hold) -> None:
         """No live waiter is overtaken by a later one."""
-        place = self.served[self.in_store(hold)]
+        place = self.served[hold.claim.id]
         for claim in self.model.table.entries[hold.claim.name].queue.values():
-            passed = claim.id in self.passed_over.get(self.in_store(hold), ())
+            passed = claim.id in self.passed_over.get(hold.claim.id, ())
             earlier = self.places[claim.id] < place and not passed
             if earlier and not self.breaking and self.model.alive(claim.client):
                 raise Violation("order", f"{hold.claim.id} overtook {claim.id}, which came earlier")
-
-    def in_store(self, hold: Hold) -> str:
-        """The claim under which the store knows a hold."""
-        return hold.claim.id
 
     def _record_places(self, entry: Entry) -> None:
         for holder in entry.holds:
@@ -237,28 +234,24 @@ class Judge:
         for claim in entry.queue.values():
             hold = self.is_valid.get(claim.id)
             # A late request of a holder: its release removes the claim, with a tombstone.
-            unended = hold is not None and hold.state is not State.FREE
-            if not (unended or self.shared(claim.id)) and self._is_abandoned(
+            unended = hold is not None and hold.state is not State.ENDED
+            if not (unended or self.is_cooling(claim.id)) and self._is_abandoned(
                 claim.client, claim.id
             ):
                 raise Violation("left behind", f"{claim.id} waits in the queue without an owner")
         for held in entry.holds.values():
             hold = self.is_valid.get(held.id)
-            if hold is not None and hold.state is State.FREE and not self.shared(held.id):
+            if hold is not None and hold.state is State.ENDED and not self.is_cooling(held.id):
                 raise Violation("left behind", f"{held.id} was released, and holds again")
             if (
                 hold is None
-                and not self.shared(held.id)
+                and not self.is_cooling(held.id)
                 and self._is_abandoned(held.client, held.id)
             ):
                 raise Violation("left behind", f"{held.id} holds without an owner")
 
-    def hold_of(self, holder: str) -> Hold | None:
-        """The hold of a claim in the store."""
-        return self.is_valid.get(holder)
-
-    def shared(self, holder: str) -> bool:
-        """Return whether the claim in the store is shared by several local waiters."""
+    def is_cooling(self, holder: str) -> bool:
+        """Return whether the hold in the store was released, and has no owner."""
         return False
 
     def _is_abandoned(self, client: str, holder: str) -> bool:
@@ -266,7 +259,7 @@ class Judge:
         if machine is None or not machine.alive:
             return False
         registry = self.registry[machine.name]
-        return not registry.in_flight.active and holder not in registry.pending_releases
+        return holder not in registry.table
 
     def _check_stalls(self, valid_holders: dict[str, str]) -> None:
         """A lock with waiters must not be without a valid holder for long."""
@@ -295,15 +288,19 @@ class Judge:
 
     def all_were_served(self) -> None:
         """No acquire is left at the end."""
+        for user in self.users():
+            raise Violation("progress", f"{user} waits for ever")
+
+    def users(self) -> Iterator[str]:
+        """Those who have not ended."""
         for machine in self.machines.values():
-            for run in machine.runs:
-                if run.name.startswith("user"):
-                    raise Violation("progress", f"{machine.name} {run.name} waits for ever")
+            names = (run.name for run in machine.runs)
+            yield from (f"{machine.name} {name}" for name in names if name.startswith("user"))
 
     def all_was_released(self) -> None:
         """No pending release is left at the end."""
         for name, registry in self.registry.items():
-            if self.machines[name].alive and registry.pending_releases:
+            if self.machines[name].alive and registry.pending():
                 raise Violation("left behind", "a pending release was never executed")
 
     def at_rest(self) -> None:

@@ -18,11 +18,11 @@ from verification.simulation.sql import SessionsJudge, SessionsScenario, SqlJudg
 from verification.simulation.user import User
 
 from leaselock._backends.memory.store import CAPABILITIES, MemoryRow
-from leaselock._core import rules
-from leaselock._core.backend import Acquire, Convert, Release, Resize
-from leaselock._core.hold import State
-from leaselock._core.marks import slots_of
-from leaselock._core.queue import NodeBackend
+from leaselock._core.client.hold import State
+from leaselock._core.contract.backend import Acquire, Convert, Release, Resize
+from leaselock._core.contract.marks import slots_of
+from leaselock._core.rows import rules
+from leaselock._core.rows.queue import NodeBackend
 from leaselock.errors import LeaseLost, LimitMismatch, StoreError, WouldDeadlock
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.backend import Claim, HoldRecord, Mode
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.entry_row import Entry
-    from leaselock._core.hold import Hold
-    from leaselock._core.lease_handle import LeaseHandle
-    from leaselock._core.mutex import Mutex
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.hold import Hold
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.client.mutex import Mutex
+    from leaselock._core.contract.backend import Claim, HoldRecord, Mode
+    from leaselock._core.rows.entry_row import Entry
 
 SEMAPHORE, LIMIT = "s", 3
 # What an operator changes the limit to, in some scenarios.
@@ -259,7 +259,7 @@ class ModesJudge(ManyHolds):
             machine = self.machines.get(self.model.machines.get(held.client, ""))
             if hold is None or machine is None or not hold.is_valid(machine.now()):
                 continue
-            if self.registry[machine.name].in_flight.active or hold.conversion_pending:
+            if hold.has_operation() or hold.pending_conversion:
                 continue
             if held.mode != hold.claim.mode:
                 raise Violation(
@@ -515,7 +515,8 @@ class QuietScenario(ModesScenario):
         self._look()
 
     def _look(self) -> None:
-        self.simulator.after(LOOK, self._look)
+        if not self.simulator.time or any(self.judge.users()):
+            self.simulator.after(LOOK, self._look)
 
 
 class EndingScenario(QuietScenario):
@@ -534,6 +535,8 @@ class DeathsScenario(QuietScenario):
 
     renewed = 1.0
     works = (10.0,)
+    # A dozen users hold the lock one after the other, each of them several times.
+    end = 1000.0
     crash_chance = 0.4
 
     def __init__(self, seed: int, traced: bool = False) -> None:
@@ -588,7 +591,7 @@ class SqlModesJudge(ManyHolds, SqlJudge):
 
     def _check_owner(self, holder: str, client: str) -> None:
         hold = self.is_valid.get(holder)
-        if hold is not None and hold.state is State.FREE:
+        if hold is not None and hold.state is State.ENDED:
             raise Violation("left behind", f"{holder} was released, and holds again")
         if hold is None and self._is_abandoned(client, holder):
             raise Violation("left behind", f"{holder} holds without an owner")

@@ -21,8 +21,9 @@ from verification.simulation.modes import (
 from verification.simulation.redis_modes import RedisModesJudge, RedisModesScenario, read
 
 from leaselock._backends.document.backend import DocumentBackend
-from leaselock._core.marks import free_from_of
-from leaselock._core.rules import COOLING
+from leaselock._backends.document.engine import Engine
+from leaselock._core.contract.marks import free_from_of
+from leaselock._core.rows.rules import COOLING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
     from leaselock._backends.redis.backend import RedisBackend
-    from leaselock._core.hold import Hold
+    from leaselock._core.client.hold import Hold
 
 PERIODS = (0.5, 2.0, 5.0)
 # On documents clients count, whose clocks have different rates: that shows in a long period.
@@ -98,7 +99,7 @@ class RatesPlay(ModesPlay):
 class RulesRateJudge(RateJudge, ModesJudge):
     """On the rules."""
 
-    def shared(self, holder: str) -> bool:
+    def is_cooling(self, holder: str) -> bool:
         """A hold that cools down has no owner."""
         return holder.startswith(COOLING)
 
@@ -183,14 +184,21 @@ class RedisRatesScenario(RatesPlay, RedisModesScenario):
         return backend
 
 
-class NotingBackend(DocumentBackend):
+class NotingEngine(Engine):
     """Notes when each write was sent: a period counts from then on."""
 
     judge: DocumentRateJudge
 
-    async def _write(self, *words: Any) -> Any:
-        self.judge.sent[f"{self.nonce}.{self.writes + 1}"] = self.judge.simulator.time
-        return await super()._write(*words)
+    async def write(self, *words: Any) -> Any:
+        """Write."""
+        self.judge.sent[f"{self.writer}.{self.writes + 1}"] = self.judge.simulator.time
+        return await super().write(*words)
+
+
+class NotingBackend(DocumentBackend):
+    """Its engine notes writes."""
+
+    engine_type = NotingEngine
 
 
 class DocumentRateJudge(RateJudge, DocumentModesJudge):
@@ -235,8 +243,8 @@ class DocumentRatesScenario(RatesPlay, DocumentModesScenario):
     def make_backend(self, machine: Machine) -> DocumentBackend:
         """Make the production backend."""
         backend = super().make_backend(machine)
-        assert isinstance(backend, NotingBackend)
-        backend.judge = self.judge
+        assert isinstance(backend.engine, NotingEngine)
+        backend.engine.judge = self.judge
         return backend
 
     def make_judge(self) -> DocumentRateJudge:

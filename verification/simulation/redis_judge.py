@@ -12,15 +12,15 @@ from verification.simulation.judge import CALM_STALL, Judge, Violation
 
 from leaselock._backends.redis.keys import PREFIX, holder_of, index_of, keys_of, wake_channel
 from leaselock._backends.redis.listener import RECHECK_MS
-from leaselock._backends.redis.scripted_lock import CONFIRM_WITHIN_MS
-from leaselock._core.effects import FOREVER
-from leaselock._core.hold import State
+from leaselock._backends.redis.scripted_backend import CONFIRM_WITHIN_MS
+from leaselock._core.client.hold import State
+from leaselock._core.contract.effects import FOREVER
 
 if TYPE_CHECKING:
     from verification.models.redis_data import Data
     from verification.models.redis_server import Server
 
-    from leaselock._core.hold import Hold
+    from leaselock._core.client.hold import Hold
 
 # In addition to the lease: CONFIRM_WITHIN for each waiter that may be frozen or disconnected, the
 # periodic checks that follow, a server that is away or busy, and a clock that is set back.
@@ -111,7 +111,7 @@ class RedisJudge(Judge):
     def _check_order(self, hold: Hold) -> None:
         """A disconnected waiter loses its position, so the order is checked without faults only."""
         if self.calm:
-            holder, queue = self.in_store(hold), self.queues.get(hold.claim.name, {})
+            holder, queue = hold.claim.id, self.queues.get(hold.claim.name, {})
             place = queue.get(holder, self.tickets)
             if any(earlier < place for earlier in queue.values()):
                 raise Violation("order", f"{holder} overtook an earlier waiter")
@@ -179,10 +179,10 @@ class RedisJudge(Judge):
             raise Violation("progress", f"{name!r} was handed to {holder}, which does not listen")
 
     def _check_holder(self, name: str, holder: str) -> None:
-        if self.shared(holder):
+        if self.is_cooling(holder):
             return
         hold = self.is_valid.get(holder)
-        if hold is not None and hold.state is State.FREE:
+        if hold is not None and hold.state is State.ENDED:
             raise Violation("left behind", f"{holder} was released, and holds {name!r} again")
         if hold is None and self._has_no_owner(holder):
             raise Violation("left behind", f"{holder} holds {name!r} without an owner")
@@ -194,8 +194,7 @@ class RedisJudge(Judge):
         if not machine.alive:
             return False
         registry = self.registry[name]
-        gone = not registry.in_flight.active and holder not in registry.pending_releases
-        return gone and not self._gave_up(holder)
+        return holder not in registry.table and not self._gave_up(holder)
 
     def _gave_up(self, holder: str) -> bool:
         """Return whether the client may have given up on the claim: releases are repeated for a
@@ -216,7 +215,7 @@ class RedisJudge(Judge):
             since = self.simulator.time
             self.idle_since[name] = (since, holder)
         # An extension may be in time for the server, and too late for the client.
-        hold = self.hold_of(holder)
+        hold = self.is_valid.get(holder)
         lost = hold is not None and hold.state is State.LOST
         # The waiters notice the end of a lease when they ask again.
         if keys.holder and self._ended(keys):

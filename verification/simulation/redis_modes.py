@@ -26,17 +26,17 @@ from verification.simulation.redis_judge import STALL, check_listed
 from leaselock._backends.redis.keys import keys_of
 from leaselock._backends.redis.listener import RECHECK_MS
 from leaselock._backends.redis.records import held_of, waiter_of
-from leaselock._core.backend import ALL_MODES
-from leaselock._core.effects import FOREVER
-from leaselock._core.hold import State
+from leaselock._core.client.hold import State
+from leaselock._core.contract.backend import ALL_MODES
+from leaselock._core.contract.effects import FOREVER
 
 if TYPE_CHECKING:
     from verification.models.redis_server import Server
     from verification.simulation.simulator import Machine
 
     from leaselock._backends.redis.backend import RedisBackend
-    from leaselock._core.backend import Claim, HoldRecord
-    from leaselock._core.hold import Hold
+    from leaselock._core.client.hold import Hold
+    from leaselock._core.contract.backend import Claim, HoldRecord
 
 # A stopped writer keeps readers out until all waiters must show that they live.
 KEPT_OUT = 6 * RECHECK_MS / 1000
@@ -166,7 +166,7 @@ class RedisModesJudge(ManyHolds):
         hold, machine = self.is_valid.get(held.id), self.machine_of(held.client)
         if hold is None or machine is None or not hold.is_valid(machine.now()):
             return
-        if self.registry[machine.name].in_flight.active or hold.conversion_pending:
+        if hold.has_operation() or hold.pending_conversion:
             return
         if held.mode != hold.claim.mode:
             raise Violation(
@@ -177,12 +177,12 @@ class RedisModesJudge(ManyHolds):
         if held.lifetime == "cooling":
             return
         hold = self.is_valid.get(held.id)
-        if hold is not None and hold.state is State.FREE:
+        if hold is not None and hold.state is State.ENDED:
             raise Violation("left behind", f"{held.id} was released, and holds {name!r} again")
         machine = self.machine_of(held.client)
         if hold is None and machine is not None and machine.alive and not self._gave_up(held.id):
             registry = self.registry[machine.name]
-            if not registry.in_flight.active and held.id not in registry.pending_releases:
+            if held.id not in registry.table:
                 raise Violation("left behind", f"{held.id} holds {name!r} without an owner")
 
     def machine_of(self, client: str) -> Machine | None:

@@ -14,8 +14,8 @@ from verification.models.redis_runner import unpacked
 from verification.models.redis_server import Connection as ServerSide
 from verification.simulation.simulator import LONGEST_DELAY
 
-from leaselock._backends.redis.messages import Connect, Connection, Send, Unreachable
-from leaselock._core.effects import FOREVER
+from leaselock._backends.redis.messages import Connect, Send, SharedConnection, Unreachable
+from leaselock._core.contract.effects import FOREVER
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from leaselock._backends.redis.codec import Command, Subscription
     from leaselock._backends.redis.messages import Address, Listen
-    from leaselock._core.effects import Signal
+    from leaselock._core.contract.effects import Signal
 
 # How long a server keeps a connection that broke without an error.
 KEEPALIVE = 8.0
@@ -110,7 +110,7 @@ class Request:
         self.reply = reply
 
 
-class SimulatedConnection(Connection):
+class SimulatedConnection(SharedConnection):
     """A connection of a machine to a host, for threads or, if shared, for tasks."""
 
     def __init__(

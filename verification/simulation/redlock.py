@@ -20,8 +20,9 @@ from verification.simulation.simulator import EPOCH
 from leaselock._backends.redis.backend import CAPABILITIES
 from leaselock._backends.redis.keys import keys_of
 from leaselock._backends.redis.messages import Address
-from leaselock._backends.redis.scripted_lock import VOTE
+from leaselock._backends.redis.scripted_backend import VOTE
 from leaselock._backends.redis.store import RedisStore
+from leaselock._backends.redlock.claim_votes import UNKNOWN
 from leaselock._backends.redlock.master import Master
 from leaselock._backends.redlock.protocol import Redlock
 
@@ -145,16 +146,11 @@ class RedlockJudge(ValidityJudge):
             return False
         registry = self.registry[machine.name]
         backend: Any = registry.backend
-        known = (
-            registry.holds,
-            registry.pending_releases,
-            backend.latest,
-            backend.queued_at,
-            backend.uncertain,
-        )
-        return not any(
-            holder in each for each in (*known, *backend.pending_releases.requests.values())
-        )
+        known = backend.claims.get(holder, UNKNOWN)
+        if known.votes is not None or known.queued_at is not None or known.uncertain:
+            return False
+        kept = (registry.table, *backend.pending_releases.requests.values())
+        return not any(holder in each for each in kept)
 
     def at_rest(self) -> None:
         """All waiters were served. Votes were looked at all the time."""

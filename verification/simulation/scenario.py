@@ -16,15 +16,15 @@ from verification.simulation.simulator import EPOCH, Faults, Machine, Simulator
 from verification.simulation.user import User
 
 from leaselock._backends.sqlite.store import CAPABILITIES
-from leaselock._core.client_core import ClientCore
-from leaselock._core.queue import NodeBackend
+from leaselock._core.client.client_core import ClientCore
+from leaselock._core.rows.queue import NodeBackend
 from leaselock.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
     from verification.simulation.judge import Invariant
 
-    from leaselock._core.lease_handle import LeaseHandle
-    from leaselock._core.mutex import Mutex
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.client.mutex import Mutex
 
 HEAL = 30.0
 END = 150.0
@@ -70,10 +70,8 @@ class Scenario:
     # The mean durations of the work under a lock, in seconds.
     works: tuple[float, ...] = (0.01, 0.3, 1.5)
     end = END
-    # The numbers of threads or tasks of a machine, and the options for local hand-off.
+    # The numbers of threads or tasks of a machine.
     users: tuple[int, ...] = (1, 1, 2)
-    local_handoffs = 0
-    cached = False
     # One in this number of scenarios has no faults of the network.
     one_calm_in = 4
     # The part of the leases that are renewed.

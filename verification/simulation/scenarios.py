@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from verification.simulation import cancelled_waits, document, redis, redlock, sql
@@ -12,13 +13,6 @@ from verification.simulation.election import (
     RedisPeriodScenario,
     SqlPeriodScenario,
     ZooElectionScenario,
-)
-from verification.simulation.local_handoff import (
-    CachedScenario,
-    DocumentHandoffScenario,
-    HandoffScenario,
-    RedisCachedScenario,
-    RedisHandoffScenario,
 )
 from verification.simulation.modes import (
     DeathsScenario,
@@ -43,9 +37,7 @@ from verification.simulation.redis_modes import (
 )
 from verification.simulation.scenario import Outcome, Scenario
 from verification.simulation.yields import (
-    CachedYieldScenario,
     DocumentYieldScenario,
-    HandoffYieldScenario,
     RedisYieldScenario,
     SqliteYieldScenario,
     SqlYieldScenario,
@@ -67,7 +59,7 @@ from verification.simulation.zoo_modes import (
 )
 
 from leaselock._backends.memory.store import CAPABILITIES
-from leaselock._core.queue import NodeBackend
+from leaselock._core.rows.queue import NodeBackend
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
@@ -101,9 +93,7 @@ KINDS: dict[str, type[Scenario]] = {
     "rates redis": RedisRatesScenario,
     "rates sql": SqlRatesScenario,
     "yields": YieldScenario,
-    "yields cached": CachedYieldScenario,
     "yields document": DocumentYieldScenario,
-    "yields local handoff": HandoffYieldScenario,
     "yields redis": RedisYieldScenario,
     "yields sql": SqlYieldScenario,
     "yields sqlite": SqliteYieldScenario,
@@ -130,11 +120,6 @@ KINDS: dict[str, type[Scenario]] = {
     "document stopped waiters": document.StoppedWaitersScenario,
     "document tries": document.TriesScenario,
     "document far": document.FarScenario,
-    "local handoff": HandoffScenario,
-    "local handoff redis": RedisHandoffScenario,
-    "local handoff document": DocumentHandoffScenario,
-    "cached": CachedScenario,
-    "cached redis": RedisCachedScenario,
     "election": ElectionScenario,
     "election redis": RedisElectionScenario,
     "election zookeeper": ZooElectionScenario,
@@ -147,7 +132,6 @@ KINDS: dict[str, type[Scenario]] = {
     "cancelled waits zookeeper": cancelled_waits.CancelledZoo,
     "cancelled waits sql": cancelled_waits.CancelledSql,
     "cancelled waits sql sessions": cancelled_waits.CancelledSessions,
-    "cancelled waits local handoff": cancelled_waits.CancelledHandoff,
 }
 # Scenarios with faults that the store does not survive: they show which guarantees remain.
 SHOWN: dict[str, type[Scenario]] = {
@@ -158,6 +142,9 @@ SHOWN: dict[str, type[Scenario]] = {
     "redlock minority loss": redlock.MinorityLossScenario,
 }
 LAST_LINES = 80
+# What a violation names: a claim as its client and its number, a lock as it is written in Python.
+CLAIMS = re.compile(r"\bm\w+\.\d+:\d+\b")
+LOCKS = re.compile(r"'\w+'")
 
 
 def play(kind: str, seed: int, traced: bool = False) -> Outcome:
@@ -166,6 +153,28 @@ def play(kind: str, seed: int, traced: bool = False) -> Outcome:
 
 
 def report(kind: str, seed: int) -> str:
-    """The readable trace of a failing seed."""
+    """The violation of a failing seed, the history of what it names, and the last steps of all."""
     outcome = play(kind, seed, traced=True)
-    return "\n".join([f"{kind}, seed {seed}: {outcome.violation}", *outcome.trace[-LAST_LINES:]])
+    first = f"{kind}, seed {seed}: {outcome.violation}"
+    return "\n".join([first, *history(outcome), "the last steps:", *outcome.trace[-LAST_LINES:]])
+
+
+def history(outcome: Outcome) -> list[str]:
+    """The requests for the claims that a violation names, with their answers, and what else the
+    trace says about these claims; about the locks, where it names no claim.
+    """
+    text = outcome.violation or ""
+    named = sorted({*CLAIMS.findall(text)} or {*LOCKS.findall(text)})
+    if not named:
+        return []
+    wanted = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in named))
+    found, asked = [], dict[str, bool]()
+    for line in outcome.trace:
+        # The machine, and its thread or task.
+        who = " ".join(line.split()[1:3])
+        about = wanted.search(line) is not None
+        if " asks " in line:
+            asked[who] = about
+        if about or (" is answered " in line and asked.get(who)):
+            found.append(line)
+    return [f"the history of {', '.join(named)}:", *found]

@@ -18,9 +18,8 @@ from contextlib import nullcontext
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from leaselock._core.backend import Listen
-from leaselock._core.effects import FOREVER, Call, CallUser, Owner, Sleep, Spawn, Wait
-from leaselock._core.short_operation import ShortOperation
+from leaselock._core.contract.backend import Listen
+from leaselock._core.contract.effects import FOREVER, Call, CallUser, Owner, Sleep, Spawn, Wait
 from leaselock._drivers.system_env import was_closed
 from leaselock.errors import LeaselockError, OutcomeUnknown
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from leaselock._core.effects import BodyInterrupter, Effect, Operation, Signal
+    from leaselock._core.contract.effects import BodyInterrupter, Effect, Operation, Signal
 
 EPOCH = 1_700_000_000.0
 # A request that is in flight for longer may arrive after the expiry of its tombstone, which stores
@@ -150,10 +149,8 @@ class Machine:
         """Where it runs."""
         return self.name, 1
 
-    def start(self, operation: Operation[Any] | ShortOperation[Any], name: str = "user") -> Run:
+    def start(self, operation: Operation[Any], name: str = "user") -> Run:
         """Begin *operation* as a holder of its own."""
-        if isinstance(operation, ShortOperation):
-            operation = operation.carry_out()
         run = Run(self, operation, Owner(name), name)
         self.runs[run] = None
         self.simulator.after(0.0, lambda: self.simulator.step(run, 0, None, None))
@@ -311,8 +308,6 @@ class Simulator:
     def _call_user(self, run: Run, effect: CallUser, resume: Callable[..., None]) -> None:
         """Call a function; if it makes an operation, its end is the answer."""
         answer = effect.callback(effect.argument)
-        if isinstance(answer, ShortOperation):
-            answer = answer.carry_out()
         if not isinstance(answer, Coroutine):
             self.after(0.0, lambda: resume(answer))
             return
@@ -378,7 +373,7 @@ class Simulator:
 
         def reply(answer: object) -> None:
             if self.chance.random() >= faults.lost_reply:
-                self.after(self.delay(faults), lambda: self._arrive(machine, answer, resume))
+                self.after(self.delay(faults), lambda: self._arrive(run, answer, resume))
 
         def arrive() -> None:
             node.ask(machine.name, call.request, reply)
@@ -423,7 +418,7 @@ class Simulator:
             nonlocal done
             done = True
             request.interrupt.remove(wake)
-            self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
+            self.after(0.0, lambda: self._arrive(run, answer, resume))
 
         def wake() -> None:
             if not done:
@@ -447,7 +442,7 @@ class Simulator:
         return begin
 
     def _reply(self, run: Run, answer: object, resume: Callable[..., None]) -> None:
-        self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
+        self.after(0.0, lambda: self._arrive(run, answer, resume))
 
     def _call_near(
         self, run: Run, call: Call[Any], node: LocalModel, resume: Callable[..., None]
@@ -458,7 +453,7 @@ class Simulator:
             return run.turn == turn and not run.ended
 
         def reply(answer: object) -> None:
-            self.after(0.0, lambda: self._arrive(machine, answer, resume))
+            self.after(0.0, lambda: self._arrive(run, answer, resume))
 
         self._perhaps_freeze(machine, self.faults)
         thaw = max(0.0, machine.frozen_until - self.time)
@@ -469,10 +464,10 @@ class Simulator:
         if machine.alive:
             self.after(self.delay(self.faults), arrive)
 
-    def _arrive(self, machine: Machine, answer: object, resume: Callable[..., None]) -> None:
-        self._perhaps_freeze(machine, self.faults)
+    def _arrive(self, run: Run, answer: object, resume: Callable[..., None]) -> None:
+        self._perhaps_freeze(run.machine, self.faults)
         if self.trace is not None:
-            self.note(machine, f"is answered {answer!r}")
+            self.note(run.machine, f"{run.name} is answered {answer!r}")
         if isinstance(answer, Exception):
             resume(None, answer)
         else:

@@ -15,14 +15,14 @@ from verification.simulation.sql_connection import Network, simulated_store
 from verification.simulation.sql_lease_server import LeaseServer
 from verification.simulation.sql_server import Server
 
-from leaselock._core.effects import FOREVER
-from leaselock._core.hold import State
+from leaselock._core.client.hold import State
+from leaselock._core.contract.effects import FOREVER
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
     from leaselock._backends.sql.store import SqlStore
-    from leaselock._core.hold import Hold
+    from leaselock._core.client.hold import Hold
 
 
 class DatabaseScenario(Scenario):
@@ -75,7 +75,7 @@ class SqlJudge(Judge):
             if name in model.owners or row["id"] is None or row["expires"] <= now:
                 continue
             hold = self.is_valid.get(row["id"])
-            if hold is not None and hold.state is State.FREE:
+            if hold is not None and hold.state is State.ENDED:
                 raise Violation("left behind", f"{row['id']} was released, and holds again")
             if hold is None and self._is_abandoned(row["client"], row["id"]):
                 raise Violation("left behind", f"{row['id']} holds without an owner")
@@ -88,11 +88,7 @@ class SqlJudge(Judge):
         registry = self.registry[name]
         # A release that failed for long is left to the end of the lease.
         given_up = self.given_up_by.get(holder, FOREVER) <= self.machines[name].now()
-        return (
-            not registry.in_flight.active
-            and holder not in registry.pending_releases
-            and not given_up
-        )
+        return holder not in registry.table and not given_up
 
     def _check_order(self, hold: Hold) -> None:
         """The order of grants is that of the tokens, which is checked."""

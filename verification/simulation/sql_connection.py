@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from leaselock._backends.sql.session_connection import SessionConnection
     from leaselock._backends.sql.statements import Result, Script
-    from leaselock._core.effects import Call
+    from leaselock._core.contract.effects import Call
 
     Reply = Callable[[object], None]
 

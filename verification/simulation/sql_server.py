@@ -305,10 +305,6 @@ class Server:
             self._serve(key)
         return [(1,)]
 
-    def do_advisory_unlock(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """Do nothing: the model does not count how many times a session has a lock."""
-        return []
-
     def do_record_waiter(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """Record a waiter."""
         self._note(values, None)

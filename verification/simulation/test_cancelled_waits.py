@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from verification.simulation.quarters import QUARTERS
+from verification.simulation.quarters import QUARTERS, seeds_of
 from verification.simulation.seeds import must_pass
 
-pytestmark = pytest.mark.first_tier
+pytestmark = [pytest.mark.covers, pytest.mark.first_tier]
 
 KINDS = [
     ("cancelled waits", 15),
@@ -14,16 +14,16 @@ KINDS = [
     ("cancelled waits zookeeper", 10),
     ("cancelled waits sql", 8),
     ("cancelled waits sql sessions", 8),
-    ("cancelled waits local handoff", 15),
 ]
 
 
 @pytest.mark.parametrize("quarter", QUARTERS)
 @pytest.mark.parametrize(("kind", "seeds"), KINDS)
-def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:
-    must_pass(kind, quarter * seeds, seeds)
+def test_seeds_pass(kind: str, seeds: int, quarter: tuple[float, float]) -> None:
+    must_pass(kind, *seeds_of(quarter, seeds))
 
 
-@pytest.mark.parametrize("first", [20_000, 20_006])
-def test_seeds_on_several_masters_pass(first: int) -> None:
-    must_pass("cancelled waits redlock", first, 6)
+@pytest.mark.parametrize("quarter", QUARTERS)
+def test_seeds_on_several_masters_pass(quarter: tuple[float, float]) -> None:
+    first, count = seeds_of(quarter, 6)
+    must_pass("cancelled waits redlock", 20_000 + first, count)

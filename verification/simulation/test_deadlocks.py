@@ -14,21 +14,21 @@ from verification.models.sqlite_model import Model
 from verification.simulation.simulator import EPOCH, Faults, Machine, Simulator
 
 from leaselock._backends.sqlite.store import CAPABILITIES
-from leaselock._core import deadlocks
-from leaselock._core.backend import Inspect
-from leaselock._core.client_core import ClientCore
-from leaselock._core.effects import Owner, Sleep
-from leaselock._core.inspection import lock_info
-from leaselock._core.queue import NodeBackend
+from leaselock._core.client import deadlocks
+from leaselock._core.client.client_core import ClientCore
+from leaselock._core.client.inspection import lock_info
+from leaselock._core.contract.backend import Inspect
+from leaselock._core.contract.effects import Owner, Sleep
+from leaselock._core.rows.queue import NodeBackend
 from leaselock.errors import DeadlockDetected, LeaseLost, NotApplied
 
 if TYPE_CHECKING:
-    from leaselock._core.effects import Request
-    from leaselock._core.inspection import LockInfo
-    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.client.inspection import LockInfo
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.contract.effects import Request
 
 R = TypeVar("R")
-pytestmark = pytest.mark.first_tier
+pytestmark = [pytest.mark.covers, pytest.mark.first_tier]
 
 TIMEOUT = 1.0
 LEASE = 30.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from verification.simulation.quarters import QUARTERS
+from verification.simulation.quarters import QUARTERS, seeds_of
 from verification.simulation.scenarios import play
 from verification.simulation.seeds import must_pass
 
@@ -17,13 +17,16 @@ MINORITY_LOSS = (20126, 20270, 20522)
 
 
 @pytest.mark.parametrize("quarter", QUARTERS)
-def test_seeds_pass(quarter: int) -> None:
-    must_pass("redlock", quarter * SEEDS, SEEDS)
+def test_seeds_pass(quarter: tuple[float, float]) -> None:
+    must_pass("redlock", *seeds_of(quarter, SEEDS))
 
 
 @pytest.mark.parametrize("quarter", QUARTERS)
-def test_a_minority_may_lose_data_that_a_majority_of_the_others_has(quarter: int) -> None:
-    must_pass("redlock survivable loss", 20000 + quarter * SEEDS, SEEDS)
+def test_a_minority_may_lose_data_that_a_majority_of_the_others_has(
+    quarter: tuple[float, float],
+) -> None:
+    first, count = seeds_of(quarter, SEEDS)
+    must_pass("redlock survivable loss", 20000 + first, count)
 
 
 def test_lost_data_on_a_majority_grants_twice() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from verification.models.sql_tables import Tables
-from verification.simulation.quarters import QUARTERS
+from verification.simulation.quarters import QUARTERS, seeds_of
 from verification.simulation.scenarios import play, report
 from verification.simulation.seeds import must_pass
 
@@ -30,8 +30,8 @@ def test_every_statement_of_the_model_exists() -> None:
         ("numbered sql", 5),
     ],
 )
-def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:
-    must_pass(kind, quarter * seeds, seeds)
+def test_seeds_pass(kind: str, seeds: int, quarter: tuple[float, float]) -> None:
+    must_pass(kind, *seeds_of(quarter, seeds))
 
 
 def test_after_a_terminated_session_two_leases_overlap_until_the_loss_is_reported() -> None:

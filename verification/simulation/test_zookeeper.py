@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from verification.simulation.quarters import QUARTERS
+from verification.simulation.quarters import QUARTERS, seeds_of
 from verification.simulation.seeds import must_pass
 
 pytestmark = pytest.mark.first_tier
@@ -13,8 +13,8 @@ KINDS = ("zookeeper", "zookeeper single", "zookeeper ensemble", "zookeeper ensem
 
 @pytest.mark.parametrize("quarter", QUARTERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_seeds_pass(kind: str, quarter: int) -> None:
-    must_pass(kind, quarter * 20, 20)
+def test_seeds_pass(kind: str, quarter: tuple[float, float]) -> None:
+    must_pass(kind, *seeds_of(quarter, 20))
 
 
 @pytest.mark.parametrize("quarter", QUARTERS)
@@ -25,5 +25,5 @@ def test_seeds_pass(kind: str, quarter: int) -> None:
         *("numbered zookeeper", "numbered zookeeper ensemble"),
     ],
 )
-def test_seeds_of_modes_pass(kind: str, quarter: int) -> None:
-    must_pass(kind, quarter * 10, 10)
+def test_seeds_of_modes_pass(kind: str, quarter: tuple[float, float]) -> None:
+    must_pass(kind, *seeds_of(quarter, 10))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from verification.simulation.judge import EXTENSION, Violation
 from verification.simulation.simulator import Interrupted
 
-from leaselock._core.effects import Sleep
+from leaselock._core.contract.effects import Sleep
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from verification.simulation.scenario import Scenario
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.client_core import ClientCore
-    from leaselock._core.lease_handle import LeaseHandle
-    from leaselock._core.mutex import Mutex
+    from leaselock._core.client.client_core import ClientCore
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.client.mutex import Mutex
 
 
 class User:
@@ -66,8 +66,6 @@ class User:
             reentrant=True,
             protocol=None,
             label=None,
-            local_handoffs=self.scenario.local_handoffs,
-            cached=self.scenario.cached,
         )
 
     async def _once(self) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from verification.simulation.document import DocumentScenario
 from verification.simulation.judge import Violation
-from verification.simulation.local_handoff import CachedScenario, HandoffJudge, HandoffScenario
 from verification.simulation.redis import RedisScenario
 from verification.simulation.redis_modes import read
 from verification.simulation.scenario import SHORT, Scenario
@@ -16,14 +15,14 @@ from verification.simulation.zoo import ROOT, SESSION, ZooScenario
 
 from leaselock._backends.memory.store import CAPABILITIES
 from leaselock._backends.zookeeper.paths import path_of
-from leaselock._core.effects import Sleep
-from leaselock._core.queue import NodeBackend
+from leaselock._core.contract.effects import Sleep
+from leaselock._core.rows.queue import NodeBackend
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Faults, Machine
 
-    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.client.lease_handle import LeaseHandle
 
 # Seconds between two looks of a holder at what it was told, and for how long it keeps the lock.
 LOOK, LONGEST = 0.1, 12.0
@@ -141,24 +140,6 @@ class DocumentYieldScenario(YieldPlay, DocumentScenario):
         model = super().make_model()
         self.pushed = self.watch
         return model
-
-
-class HandoffYieldScenario(YieldPlay, HandoffScenario):
-    """Threads or tasks of one client that share a lease."""
-
-    judge: HandoffJudge
-
-    def others_wait(self, name: str) -> bool:
-        """Whether the store has waiters, or the client that holds the lock has local ones."""
-        queues = [layer.queues.get(name) for _, layer in self.judge.layers()]
-        local = [queue for queue in queues if queue is not None and queue.waiters]
-        return super().others_wait(name) or any(
-            queue.lease is not None and queue.lease.holder is not None for queue in local
-        )
-
-
-class CachedYieldScenario(HandoffYieldScenario, CachedScenario):
-    """The same with cached leases."""
 
 
 class ZooYieldScenario(YieldPlay, ZooScenario):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.zookeeper.requests import AwaitEvents, Batch, Connect, Mailbox
-from leaselock._core.effects import FOREVER
+from leaselock._core.contract.effects import FOREVER
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from verification.models.zookeeper_model import Model
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.effects import Call
+    from leaselock._core.contract.effects import Call
 
 
 class SimulatedConnection:
@@ -91,7 +91,11 @@ class SimulatedConnection:
     def _unreachable(self) -> Exception:
         # Within a session, an earlier request of the same claim may have been executed.
         has_session = self.machine.name in self.model.sessions
-        return OutcomeUnknown("not connected") if has_session else NotApplied("not connected")
+        return (
+            OutcomeUnknown("not connected")
+            if has_session
+            else NotApplied("not connected", "unreachable")
+        )
 
     def _at(self, until: float, action: Callable[[], None]) -> None:
         if until < FOREVER:

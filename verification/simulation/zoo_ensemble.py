@@ -23,7 +23,7 @@ from verification.simulation.zoo_servers import (
     SessionEnded,
 )
 
-from leaselock._core.backend import WAKE_ALL
+from leaselock._core.contract.backend import WAKE_ALL
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:

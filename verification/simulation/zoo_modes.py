@@ -20,12 +20,12 @@ from leaselock._backends.zookeeper.paths import QUEUE, owner_of, path_of
 from leaselock._backends.zookeeper.queue import QueueBackend
 from leaselock._backends.zookeeper.queue_order import KAZOO, entry
 from leaselock._backends.zookeeper.semaphores import limit_of
-from leaselock._core.backend import Busy
+from leaselock._core.contract.backend import Busy
 
 if TYPE_CHECKING:
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.backend import Claim, Grant
+    from leaselock._core.contract.backend import Claim, Grant
 
 PATH = path_of(ROOT, SEMAPHORE)
 

@@ -1,4 +1,4 @@
-"""Check the models with TLC: `python -m verification.tla`, or `make models`.
+"""Check the models with TLC: `python -m verification.tla`.
 
 Without options: the small constants to the end, each planted flaw, and some runs of the simulator.
 `--long` adds the large ones, each as far as `--seconds` goes.

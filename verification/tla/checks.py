@@ -10,7 +10,7 @@ from verification.tla import document_runs
 from verification.tla.lease_runs import TracedScenario
 from verification.tla.projection import TICKS, events_of, ticks
 
-from leaselock._core.rules import CONFIRM_WITHIN, FORGET_AFTER
+from leaselock._core.rows.rules import CONFIRM_WITHIN, FORGET_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +43,6 @@ LEASE = {
     "Permits": "{1}",
     "Limit": "1",
     "Conversions": "0",
-    "HandsOver": "FALSE",
-    "Caches": "FALSE",
     "MaxLate": "0",
     "Renewals": "1",
     "Forget": "0",
@@ -60,7 +58,6 @@ LEASE_HOLDS = (
     "DroppedEnds",
     "InOrder",
     "NoTwice",
-    "Recalled",
 )
 SMALL = LEASE | {"Leases": "{1}", "Renewals": "0"}
 READS = {"Modes": '{"exclusive", "shared"}'}
@@ -70,10 +67,6 @@ UPDATES = SMALL | {"Modes": '{"exclusive", "shared", "update"}', "Conversions": 
 SEMAPHORE = SMALL | {"Modes": '{"permits"}', "Permits": "{1, 2}", "Limit": "2"}
 LATE = LEASE | {"MaxLate": "1"}
 FORGETS = SMALL | {"Forget": "2"}
-# Handed on in the first half.
-LONG = LEASE | {"Leases": "{4}", "Renewals": "0"}
-HANDOVER = LONG | {"HandsOver": "TRUE"}
-CACHED = LONG | {"Caches": "TRUE"}
 DROPS = SMALL | {"Drops": "TRUE", "MaxLate": "1"}
 PUNCTUAL = LEASE | {"Punctual": "TRUE", "Margin": "1"}
 NOTICE = ("NoticeFirst", "Exclusion")
@@ -160,9 +153,7 @@ CHECKS = (
     Check("lease, forgotten waiters", "lease", FORGETS, LEASE_HOLDS),
     Check("lease, semaphore", "lease", SEMAPHORE, LEASE_HOLDS),
     Check("lease, updates", "lease", UPDATES, LEASE_HOLDS),
-    Check("lease, local hand-off", "lease", HANDOVER, LEASE_HOLDS),
     Check("lease", "lease", LEASE, LEASE_HOLDS, complete=False),
-    Check("lease, cached", "lease", CACHED, LEASE_HOLDS, long=True),
     open_ended("lease, late requests", "lease", LATE, *LEASE_HOLDS),
     open_ended("lease, readers and writers", "lease", READERS, *LEASE_HOLDS),
     open_ended("lease, dropped when lost", "lease", DROPS, *LEASE_HOLDS),
@@ -184,10 +175,6 @@ CHECKS = (
         "lease", UPDATES | {"MaxLate": "1"}, "late_conversion", LEASE_HOLDS, "Exclusion", "Agreed"
     ),
     flawed("lease", SEMAPHORE, "permits_off_by_one", LEASE_HOLDS, "StoreExclusion"),
-    flawed("lease", HANDOVER, "handover_counts_anew", LEASE_HOLDS, "Agreed"),
-    flawed("lease", CACHED, "not_told", LEASE_HOLDS, "Recalled"),
-    flawed("lease", CACHED, "not_looked", LEASE_HOLDS, "Recalled"),
-    flawed("lease", CACHED | {"MaxLate": "1"}, "listener_without_tombstone", LEASE_HOLDS, "Ghosts"),
     Check("redlock", "redlock", REDLOCK, REDLOCK_HOLDS, complete=False),
     open_ended("redlock, drift", "redlock", DRIFT, *REDLOCK_HOLDS),
     open_ended("redlock, late requests", "redlock", LATE_VOTES, *REDLOCK_HOLDS),

@@ -28,9 +28,10 @@ from verification.tla.projection import NAME, Members, Recorded, ticks
 from leaselock._backends.document.adapter import Conflict, Get
 from leaselock._backends.document.backend import OUTRUN, DocumentBackend
 from leaselock._backends.document.content import encoded
-from leaselock._core.backend import Acquire, Release, Renew
-from leaselock._core.effects import Sleep
-from leaselock._core.hold import State
+from leaselock._backends.document.engine import Engine
+from leaselock._core.client.hold import State
+from leaselock._core.contract.backend import Acquire, Release, Renew
+from leaselock._core.contract.effects import Sleep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from leaselock._backends.document.adapter import Changed, Found
     from leaselock._backends.document.content import Content
-    from leaselock._core.client_core import ClientCore
+    from leaselock._core.client.client_core import ClientCore
 
 LEASE = 2.0
 # Later than any run: the stamp of a hold that has none, too.
@@ -148,9 +149,8 @@ class Recorder:
     def _believed(self, now: float) -> Iterator[tuple[str, int, int]]:
         for name, registry in self.scenario.judge.registry.items():
             rate = self.scenario.judge.machines[name].rate
-            for reference in list(registry.holds.values()):
-                hold = reference()
-                if hold is not None and hold.state is State.HELD and hold.valid_until / rate > now:
+            for hold in list(registry.table.values()):
+                if hold.state is State.HELD and hold.valid_until / rate > now:
                     yield (*self.numbers[hold.claim.id], ticks(hold.valid_until / rate))
 
     def _projected(self, document: dict[str, Any], base: int) -> dict[str, object]:
@@ -230,13 +230,13 @@ class Recorder:
         if asker is not None:
             self.operations[machine, asker].answer = answer
 
-    def write(self, backend: TracedBackend, asker: str, content: Content, version: object) -> Write:
+    def write(self, engine: TracedEngine, asker: str, content: Content, version: object) -> Write:
         """A client has decided, and sends a write."""
-        machine = backend.machine
+        machine = engine.machine
         operation = self.operations[machine, asker]
         operation.answer = None
         present = self.scenario.model.documents.get(NAME, (None, None))[1]
-        write = self.writes[f"{backend.nonce}.{backend.writes + 1}"] = Write(
+        write = self.writes[f"{engine.writer}.{engine.writes + 1}"] = Write(
             machine, operation.op, present == version
         )
         other = self.in_flight.get(machine)
@@ -251,7 +251,7 @@ class Recorder:
                 c=machine,
                 k=operation.claim[1],
                 op=operation.op,
-                stamp=stamp_of(backend._store_time()),
+                stamp=stamp_of(engine.known.store_time()),
                 doc=self._projected(json.loads(encoded(content)), base),
             )
         return write
@@ -335,9 +335,36 @@ class TracedListening(Listening):
         return changes
 
 
+class TracedEngine(Engine):
+    """The requests of a client."""
+
+    machine = ""
+    recorder: Recorder
+
+    async def read(self, name: str, until: float, asker: str) -> Found:
+        """Read a document."""
+        found = await super().read(name, until, asker)
+        self.recorder.learn(self.machine, asker, found, None)
+        return found
+
+    async def write(
+        self, name: str, content: Content, version: Any, until: float, asker: str
+    ) -> tuple[Found | None, bool]:
+        """Write a document."""
+        write = self.recorder.write(self, asker, content, version)
+        try:
+            found, done = await super().write(name, content, version, until, asker)
+        except BaseException:
+            self.recorder.unheard(write)
+            raise
+        self.recorder.written(write, asker, found, done)
+        return found, done
+
+
 class TracedBackend(DocumentBackend):
     """The client's side."""
 
+    engine_type = TracedEngine
     machine = ""
     recorder: Recorder
 
@@ -348,23 +375,6 @@ class TracedBackend(DocumentBackend):
         answer = await super()._answer(request, until)
         self.recorder.end(operation, request, answer)
         return answer
-
-    async def _read(self, name: str, until: float, asker: str) -> Found:
-        found = await super()._read(name, until, asker)
-        self.recorder.learn(self.machine, asker, found, None)
-        return found
-
-    async def _write(
-        self, name: str, content: Content, version: Any, until: float, asker: str
-    ) -> tuple[Found | None, bool]:
-        write = self.recorder.write(self, asker, content, version)
-        try:
-            found, done = await super()._write(name, content, version, until, asker)
-        except BaseException:
-            self.recorder.unheard(write)
-            raise
-        self.recorder.written(write, asker, found, done)
-        return found, done
 
     def _report(self, change: Changed) -> None:
         if change.found is not None and change.found.value is not None:
@@ -378,9 +388,9 @@ class TracedUser(User):
     scenario: TracedDocumentScenario
 
     async def _once(self) -> None:
-        pending = self.scenario.judge.registry[self.machine.name].pending_releases
-        left = {release.claim.id for release in pending}
-        while pending:
+        registry = self.scenario.judge.registry[self.machine.name]
+        left = {hold.claim.id for hold in registry.pending()}
+        while registry.pending():
             await Sleep(self.machine.now() + SETTLED)
         if left <= self.scenario.recorder.over:
             await super()._once()
@@ -423,7 +433,9 @@ class TracedDocumentScenario(Recorded, DocumentScenario):
         """Make the backend of a machine."""
         backend = super().make_backend(machine)
         assert isinstance(backend, TracedBackend)
-        backend.machine, backend.recorder = machine.name, self.recorder
+        assert isinstance(backend.engine, TracedEngine)
+        backend.machine = backend.engine.machine = machine.name
+        backend.recorder = backend.engine.recorder = self.recorder
         return backend
 
     def make_user(self, machine: Machine, service: ClientCore) -> User:

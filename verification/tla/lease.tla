@@ -6,22 +6,18 @@
 (* Requests arrive late, after their sender has given up or has repeated them.   *)
 (* Replies are late or lost. Clients stop for any time. A claim whose release    *)
 (* failed is released later, beside the next claim of its client. A hold is      *)
-(* converted to another mode. A client hands its lease to another claim of its   *)
-(* own (local hand-off), or keeps a lease that none of its claims wants, until   *)
-(* another client waits (cached lease).                                          *)
+(* converted to another mode.                                                    *)
 (*                                                                              *)
 (* Left out, and why that is safe:                                               *)
-(* - Notifications, except for those that recall a cached lease. They only make  *)
-(*   a client ask sooner, and a client asks at any time here. Liveness is the    *)
-(*   subject of the simulator.                                                   *)
+(* - Notifications. They only make a client ask sooner, and a client asks at any *)
+(*   time here. Liveness is the subject of the simulator.                        *)
 (* - Tokens. They are drawn in the step that grants.                             *)
 (* - The death of a client. On stores that see it, it ends a hold at once, and   *)
 (*   the dead client does not use it; elsewhere it is a client that stops.       *)
 (* - Clock drift. It only shortens what a holder counts; Margin stands for it.   *)
 (* - Which of its own claims a client serves first.                              *)
 (* Left out, and not safe to conclude about: min_hold, break, resize, semaphores *)
-(* of unknown size, numbered permits, data loss, clocks that go back, recalls    *)
-(* that are lost although the connection of the listener lives.                  *)
+(* of unknown size, numbered permits, data loss, clocks that go back.            *)
 EXTENDS rules, TLC
 
 CONSTANTS
@@ -32,8 +28,6 @@ CONSTANTS
   Modes,       \* of "exclusive", "shared", "update" and "permits"
   Permits,     \* how many permits a claim of the mode "permits" may ask for
   Conversions, \* how many conversions of a hold there are
-  HandsOver,   \* a client hands its lease to its next claim
-  Caches,      \* a client caches its leases
   MaxLate,     \* how many requests are under way whose sender does not wait for them
   Renewals,    \* how many renewals of a client are under way at once
   Forget,      \* a claim that has not asked for so long may be dropped from the queue; 0: never
@@ -49,14 +43,8 @@ store == <<holds, queue, lapsed_offer, tombs, overtaken>>
 (* release is under way. unsure: an ask of this claim was not answered. over: nothing of    *)
 (* the claim is left to release. valid: until when the client counts on its hold, in mode.  *)
 (* step, to: number and mode of its last conversion; pending: it was not answered.          *)
-(* Of a lease that is handed over or cached: used: a claim of the client has it; next:      *)
-(* another one waits for it; half: until when it is handed on or reused; stopped: it is not *)
-(* any more. watch: the observer of a cached lease asks the store again ("asking"), looks   *)
-(* for waiters ("looking"), waits for a recall ("on"), or has ended; open: its first        *)
-(* request was not answered; told: a recall has arrived.                                    *)
 Idle == [k |-> 0, wait |-> FALSE, mode |-> "exclusive", permits |-> 1, lease |-> 0, phase |-> "idle", busy |-> FALSE,
-         unsure |-> FALSE, over |-> TRUE, valid |-> 0, awake |-> TRUE, step |-> 0, to |-> "", pending |-> FALSE,
-         used |-> TRUE, next |-> FALSE, half |-> 0, stopped |-> FALSE, watch |-> "", open |-> FALSE, told |-> FALSE]
+         unsure |-> FALSE, over |-> TRUE, valid |-> 0, awake |-> TRUE, step |-> 0, to |-> "", pending |-> FALSE]
 Init == /\ now = 1 /\ holds = {} /\ queue = <<>> /\ lapsed_offer = 0 /\ tombs = {} /\ net = {} /\ dropped = {} /\ overtaken = FALSE
         /\ cl = [c \in Clients |-> Idle]
 
@@ -85,16 +73,10 @@ Acquire(m, stale) ==
 Convert(m, stale) ==
   LET s == Settled(Converted(Dropping(stale), m.id, m.step, m.mode, Ended, Put)) IN [s |-> s, answer |-> ModeOf(s, m.id)]
 Done(m, stale) ==
-  CASE m.op \in {"ask", "listen"} -> Acquire(m, stale)
+  CASE m.op = "ask" -> Acquire(m, stale)
     [] m.op = "renew" -> Renewed(S, m.id, Ended, LAMBDA h : Confirm(h, m.lease))
     [] m.op = "release" -> [s |-> Settled(Removed(Dropping(stale), m.id, LAMBDA h : {})), answer |-> "released"]
     [] m.op = "convert" -> Convert(m, stale)
-    [] m.op = "look" -> [s |-> S, answer |-> IF \E i \in DOMAIN queue : queue[i].id # m.id THEN "others" ELSE "alone"]
-
-(* A claim that finds the lock taken has its holder told, if that one caches the lease and listens. *)
-Listens(r) == r.watch \in {"asking", "looking", "on"}
-Told(m, s) == {c \in Clients : /\ Caches /\ Flaw # "not_told" /\ c # m.c /\ Listens(cl[c])
-                               /\ \E h \in s.holds : h.id = <<c, cl[c].k>> /\ Conflict(h.mode, m.mode)}
 
 ----------------------------------------------------------------------------
 (* A client.                                                                  *)
@@ -113,17 +95,15 @@ NewClaim(c, wait, mode, permits, lease) ==
                            !.over = FALSE, !.busy = TRUE]
      IN Send(Message(c, r.k, "ask", r), r)
 AskAgain(c) == Ready(c) /\ cl[c].phase = "asking" /\ Send(Message(c, cl[c].k, "ask", cl[c]), [cl[c] EXCEPT !.busy = TRUE])
-(* The renewer renews what is used. *)
 RenewFor(c, lease) ==
-  /\ cl[c].awake /\ Valid(c) /\ cl[c].used
+  /\ cl[c].awake /\ Valid(c)
   /\ Cardinality({m \in net : m.c = c /\ m.op = "renew" /\ m.live}) < Renewals
   /\ Send(Message(c, cl[c].k, "renew", [cl[c] EXCEPT !.lease = lease]), cl[c])
 (* At the end of the body, at a timeout, when it is cancelled, or when it is lost. A claim of which a request *)
 (* was not answered leaves a tombstone; another one may.                                                    *)
-Unanswered(r) == r.unsure \/ (r.open /\ Flaw # "listener_without_tombstone")
-Released(r) == [Idle EXCEPT !.k = r.k, !.awake = r.awake, !.unsure = r.unsure, !.open = r.open, !.over = FALSE]
+Released(r) == [Idle EXCEPT !.k = r.k, !.awake = r.awake, !.unsure = r.unsure, !.over = FALSE]
 ReleaseWith(c, tomb) ==
-  /\ Ready(c) /\ ~cl[c].over /\ (Unanswered(cl[c]) => tomb)
+  /\ Ready(c) /\ ~cl[c].over /\ (cl[c].unsure => tomb)
   /\ Send([Message(c, cl[c].k, "release", Idle) EXCEPT !.tomb = tomb], [Released(cl[c]) EXCEPT !.busy = TRUE])
 (* The same in the background: the client repeats it until it is answered, beside its next claim. *)
 ReleaseLater(c) ==
@@ -153,28 +133,8 @@ ConvertAgain(c) ==
   /\ Ready(c) /\ Valid(c) /\ cl[c].pending
   /\ Send([Message(c, cl[c].k, "convert", cl[c]) EXCEPT !.step = cl[c].step, !.mode = cl[c].to], [cl[c] EXCEPT !.busy = TRUE])
 
-(* Local hand-off and cached leases. *)
-HandedOn(c) == Ready(c) /\ Valid(c) /\ now < cl[c].half /\ ~cl[c].stopped
-Want(c) == HandsOver /\ Valid(c) /\ cl[c].used /\ ~cl[c].next /\ Only(c, [cl[c] EXCEPT !.next = TRUE])
-HandOver(c) ==
-  /\ cl[c].next /\ cl[c].used /\ HandedOn(c)
-  /\ Only(c, [cl[c] EXCEPT !.next = FALSE, !.valid = IF Flaw = "handover_counts_anew" THEN now + cl[c].lease - Margin ELSE @])
-Keep(c) == Caches /\ ~cl[c].next /\ cl[c].used /\ HandedOn(c) /\ Only(c, [cl[c] EXCEPT !.used = FALSE])
-Reuse(c) == ~cl[c].used /\ HandedOn(c) /\ Only(c, [cl[c] EXCEPT !.used = TRUE])
-(* The observer of a cached lease asks the store for the claim that it has, so that it is told of others from now on, *)
-(* and then looks whether others came before.                                                                        *)
-Observe(c) ==
-  /\ cl[c].awake /\ cl[c].watch = "start"
-  /\ Send([Message(c, cl[c].k, "listen", cl[c]) EXCEPT !.wait = TRUE], [cl[c] EXCEPT !.watch = "asking", !.open = TRUE])
-Recall(c) == cl[c].awake /\ cl[c].watch = "on" /\ cl[c].told /\ Only(c, [cl[c] EXCEPT !.watch = "", !.stopped = TRUE, !.told = FALSE])
-
 Until(m) == (IF Flaw = "from_reply" THEN now ELSE m.start) + m.lease - Margin
-Held(r, m) ==
-  IF Until(m) <= now THEN r
-  ELSE LET held == [r EXCEPT !.phase = "held", !.valid = Until(m)]
-       IN IF HandsOver \/ Caches
-          THEN [held EXCEPT !.half = m.start + (Until(m) - m.start) \div 2, !.watch = IF Caches THEN "start" ELSE ""] ELSE held
-Stop(r) == [r EXCEPT !.watch = "", !.stopped = TRUE, !.told = FALSE]
+Held(r, m) == IF Until(m) <= now THEN r ELSE [r EXCEPT !.phase = "held", !.valid = Until(m)]
 Take(r, m) ==
   CASE m.op = "ask" /\ m.answer = "held" -> Held([r EXCEPT !.busy = FALSE], m)
     [] m.op = "ask" /\ m.answer # "held" ->
@@ -184,20 +144,15 @@ Take(r, m) ==
     [] m.op = "renew" ->
          \* a hold whose loss was not read yet is valid again, for the store says that it never ended
          IF r.phase # "held" \/ m.id[2] # r.k THEN r
-         ELSE IF m.answer = "held" THEN [r EXCEPT !.valid = Max(@, Until(m))] ELSE [r EXCEPT !.valid = 0, !.stopped = Caches \/ HandsOver]
+         ELSE IF m.answer = "held" THEN [r EXCEPT !.valid = Max(@, Until(m))] ELSE [r EXCEPT !.valid = 0]
     [] m.op = "release" -> [r EXCEPT !.busy = FALSE, !.phase = "idle", !.over = TRUE, !.valid = 0]
     [] m.op = "convert" ->
          IF r.valid <= now THEN [r EXCEPT !.busy = FALSE]
          ELSE IF m.answer = "lost" THEN [r EXCEPT !.busy = FALSE, !.valid = 0, !.pending = FALSE]
          ELSE IF m.answer = "upgrading" THEN [r EXCEPT !.busy = FALSE]
          ELSE [r EXCEPT !.busy = FALSE, !.mode = m.answer, !.pending = FALSE]
-    [] m.op \in {"listen", "look"} /\ (m.id[2] # r.k \/ r.phase # "held" \/ ~Listens(r)) -> r
-    [] m.op = "listen" -> IF m.answer = "held" THEN [r EXCEPT !.open = FALSE, !.watch = IF Flaw = "not_looked" THEN "on" ELSE "looking"]
-                          ELSE [Stop(r) EXCEPT !.open = FALSE, !.unsure = TRUE]
-    [] m.op = "look" -> IF m.answer = "alone" THEN [r EXCEPT !.watch = "on"] ELSE Stop(r)
 Unsure(r, m) ==
   IF m.op = "renew" THEN r
-  ELSE IF m.op \in {"listen", "look"} THEN (IF m.id[2] = r.k /\ Listens(r) THEN Stop(r) ELSE r)
   ELSE [r EXCEPT !.busy = FALSE, !.unsure = @ \/ (m.op = "ask" /\ Flaw # "not_unsure")]
 
 Arrive(m) ==
@@ -208,18 +163,13 @@ Arrive(m) ==
        IN /\ holds' = done.s.holds /\ queue' = done.s.queue /\ lapsed_offer' = done.s.lapsed_offer
           /\ tombs' = IF m.tomb THEN tombs \cup {m.id} ELSE tombs
           /\ overtaken' = (overtaken \/ Overtakes(Dropping(stale), done.s))
-          /\ cl' = IF done.answer = "busy" /\ Told(m, done.s) # {}
-                   THEN [c \in Clients |-> IF c \in Told(m, done.s) THEN [cl[c] EXCEPT !.told = TRUE] ELSE cl[c]] ELSE cl
           /\ \/ ~m.sticky /\ m.live /\ net' = (net \ {m}) \cup {told}   \* the reply is under way
              \/ ~m.live /\ net' = net \ {m}                            \* no reply is expected
              \/ m.sticky /\ net' = net                                 \* its reply is lost, and it is repeated
-  /\ UNCHANGED <<now, dropped>>
-(* The observer sends its second request when it has the answer to the first. *)
+  /\ UNCHANGED <<now, cl, dropped>>
 Reply(m) ==
   /\ m.answer # "" /\ cl[m.c].awake
-  /\ LET r == Take(cl[m.c], m)
-         look == IF cl[m.c].watch = "asking" /\ r.watch = "looking" THEN {Message(m.c, r.k, "look", r)} ELSE {}
-     IN net' = (net \ {m}) \cup look /\ cl' = [cl EXCEPT ![m.c] = r]
+  /\ net' = net \ {m} /\ cl' = [cl EXCEPT ![m.c] = Take(@, m)]
   /\ UNCHANGED <<now, store, dropped>>
 (* The request may still arrive, or be lost. *)
 GiveUp(m) ==
@@ -237,13 +187,11 @@ Next == \/ Tick
                   \E permits \in IF mode = "permits" THEN Permits ELSE {1} : NewClaim(c, wait, mode, permits, lease)
              \/ AskAgain(c) \/ ReleaseLater(c) \/ Drop(c) \/ Notice(c) \/ Sleep(c)
              \/ \E lease \in Leases : RenewFor(c, lease)
-             \/ ReleaseWith(c, Unanswered(cl[c]))
+             \/ ReleaseWith(c, cl[c].unsure)
              \/ Upgrade(c) \/ ConvertAgain(c) \/ \E to \in {"shared", "update"} : Weaken(c, to)
-             \/ Want(c) \/ HandOver(c) \/ Keep(c) \/ Reuse(c) \/ Observe(c) \/ Recall(c)
         \/ \E m \in net : Arrive(m) \/ Reply(m) \/ GiveUp(m)
 Spec == Init /\ [][Next]_vars
-(* The observer of an earlier claim counts as late. *)
-Bounded == Cardinality({m \in net : ~m.live \/ (m.op \in {"listen", "look"} /\ m.id # <<m.c, cl[m.c].k>>)}) <= MaxLate
+Bounded == Cardinality({m \in net : ~m.live}) <= MaxLate
 
 ----------------------------------------------------------------------------
 (* Two states are the same if they differ only in what no later step can see,    *)
@@ -269,12 +217,12 @@ Renamed(r) ==
        {id(x) : x \in dropped \cap known},
        {[m EXCEPT !.c = r[m.c], !.id = id(m.id), !.start = IF @ = 0 THEN -1 ELSE Left(@ + m.lease)] : m \in net},
        {<<r[c], IF cl[c].over THEN [Idle EXCEPT !.awake = cl[c].awake]
-                ELSE [cl[c] EXCEPT !.k = 0, !.valid = Left(@), !.half = Left(@)]>> : c \in Clients},
+                ELSE [cl[c] EXCEPT !.k = 0, !.valid = Left(@)]>> : c \in Clients},
        overtaken>>
 Names == Permutations(Clients)
 View == {Renamed(r) : r \in Names}
 
-Holds(c) == cl[c].valid > now /\ cl[c].used
+Holds(c) == cl[c].valid > now
 (* No two clients count at the same time on modes that conflict, or on more permits than there are. *)
 Exclusion == /\ \A c, d \in Clients : Holds(c) /\ Holds(d) /\ c # d => ~Conflict(cl[c].mode, cl[d].mode)
              /\ Total({[id |-> c, permits |-> cl[c].permits] : c \in {d \in Clients : Holds(d) /\ cl[d].mode = "permits"}}) <= Limit
@@ -295,9 +243,4 @@ NoticeFirst == \A c \in Clients, h \in holds :
 (* First come, first served: see Overtakes. *)
 InOrder == ~overtaken
 NoTwice == \A i, j \in DOMAIN queue : i # j => queue[i].id # queue[j].id
-(* A client does not keep a cached lease while another one waits: it is told, or is about to find that out. *)
-Recalled == \A c \in Clients :
-  LET r == cl[c]
-  IN Caches /\ Valid(c) /\ ~r.stopped /\ now < r.half /\ r.watch # "start" /\ (\E i \in DOMAIN queue : queue[i].id[1] # c)
-     => r.told \/ r.watch = "asking" \/ \E m \in net : m.id = <<c, r.k>> /\ m.op = "look" /\ m.live /\ m.answer # "alone"
 =============================================================================

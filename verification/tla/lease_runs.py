@@ -1,10 +1,10 @@
 """Runs of the simulator, projected to the variables of `lease.tla`.
 
-The run is that of the scenario `memory`: the production text of the client, with `_core/rules.py`
-as the store. What the simulator does with it is recorded as events: a client begins a request, the
-store carries one out (with the state of the lock after it), a client gets the answer or stops
-waiting for it. The projection decides nothing: whether the events are a behaviour of the model is
-for TLC to say (`trace_lease.tla`).
+The run is that of the scenario `memory`: the production text of the client, with
+`_core/rows/rules.py` as the store. What the simulator does with it is recorded as events: a client
+begins a request, the store carries one out (with the state of the lock after it), a client gets the
+answer or stops waiting for it. The projection decides nothing: whether the events are a behaviour
+of the model is for TLC to say (`trace_lease.tla`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from verification.simulation.scenarios import MemoryScenario
 from verification.tla.projection import NAME, TICKS, Recorded, ticks
 
 from leaselock._backends.memory.store import CAPABILITIES
-from leaselock._core.backend import Acquire, Busy, Grant, Release, Renew
-from leaselock._core.hold import State
-from leaselock._core.queue import NodeBackend
-from leaselock._core.rules import NEVER
+from leaselock._core.client.hold import State
+from leaselock._core.contract.backend import Acquire, Busy, Grant, Release, Renew
+from leaselock._core.rows.queue import NodeBackend, QueueBackend
+from leaselock._core.rows.rules import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from verification.simulation.simulator import Machine
 
-    from leaselock._core.backend import Claim
-    from leaselock._core.effects import Call
+    from leaselock._core.contract.backend import Claim
 
 
 class Sent(NamedTuple):
@@ -71,9 +70,8 @@ class Recorder:
 
     def _believed(self, now: int) -> Iterator[tuple[str, int, int]]:
         for registry in self.scenario.judge.registry.values():
-            for reference in list(registry.holds.values()):
-                hold = reference()
-                if hold is not None and hold.state is State.HELD:
+            for hold in list(registry.table.values()):
+                if hold.state is State.HELD:
                     valid = ticks(hold.valid_until)
                     if valid > now:
                         yield (*self.numbers[hold.claim.id], valid)
@@ -118,7 +116,8 @@ class Recorder:
 
     def _perhaps_later(self, machine: str, claim: Claim) -> bool:
         """Record that the client gave the release of a claim to its renewer, if it did."""
-        pending = claim.id in self.scenario.judge.registry[machine].pending_releases
+        hold = self.scenario.judge.registry[machine].table.get(claim.id)
+        pending = hold is not None and bool(hold.release_until)
         if pending and claim.id not in self.later:
             self.later.add(claim.id)
             self.add("later", c=machine)
@@ -195,7 +194,6 @@ class TracedQueue(NodeBackend):
     def __init__(self, machine: str, recorder: Recorder) -> None:
         super().__init__(CAPABILITIES, "store", "listener")
         self.machine, self.recorder = machine, recorder
-        self.unanswered: set[int] = set()
 
     async def send(self, request: Any, until: float) -> Any:
         """Send a request, and record its begin and its end."""
@@ -210,42 +208,9 @@ class TracedQueue(NodeBackend):
         self.recorder.end(sent, "reply")
         return reply
 
-    def begin_acquire(self, claim: Claim, *, wait: bool, until: float) -> Call[Any]:
-        """Record the begin of the one request of an uncontended acquire."""
-        return self._begun(super().begin_acquire(claim, wait=wait, until=until))
-
-    def begin_release(self, claim: Claim, until: float) -> Call[Any]:
-        """The same for a release."""
-        return self._begun(super().begin_release(claim, until))
-
-    def _begun(self, call: Call[Any]) -> Call[Any]:
-        assert isinstance(call.request, (Acquire, Release))
-        self.recorder.send(self.machine, call.request)
-        self.unanswered.add(id(call.request))
-        return call
-
-    def finish_acquire(
-        self, claim: Claim, call: Call[Any], reply: Any, *, wait: bool
-    ) -> Grant | Busy:
-        """Record the end of that request."""
-        self._ended(call, "reply")
-        return super().finish_acquire(claim, call, reply, wait=wait)
-
-    def finish_release(self, claim: Claim, call: Call[Any], reply: Any) -> bool:
-        """The same for a release."""
-        self._ended(call, "reply")
-        return super().finish_release(claim, call, reply)
-
-    def call_failed(self, claim: Claim, call: Call[Any], error: BaseException) -> BaseException:
-        """Record that there was no reply, unless that is what is wrong."""
-        self._ended(call, "unanswered")
-        return super().call_failed(claim, call, error)
-
-    def _ended(self, call: Call[Any], kind: str) -> None:
-        number = id(call.request)
-        if number in self.unanswered:
-            self.unanswered.remove(number)
-            self.recorder.end(self.recorder.requests[number][1], kind)
+    # By `send`, which records them, and not by a call of their own.
+    acquire = QueueBackend.acquire
+    release = QueueBackend.release
 
 
 class TracedScenario(Recorded, MemoryScenario):

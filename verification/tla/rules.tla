@@ -1,5 +1,5 @@
 -------------------------------- MODULE rules --------------------------------
-(* The decisions of src/leaselock/_core/rules.py, for the models of the stores    *)
+(* The decisions of src/leaselock/_core/rows/rules.py, for the models of the stores    *)
 (* that apply them (lease.tla, document.tla).                                     *)
 (*                                                                              *)
 (* A lock is a record s of holds (a set), queue (a sequence of claims) and        *)

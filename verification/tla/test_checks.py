@@ -8,7 +8,7 @@ import pytest
 from verification.tla.checks import CHECKS
 from verification.tla.tlc import MODELS
 
-pytestmark = pytest.mark.first_tier
+pytestmark = pytest.mark.nightly
 
 # The rules are part of the models that extend them.
 PARTS = {"lease": ("lease", "rules"), "document": ("document", "rules")}

@@ -13,6 +13,8 @@ from verification.tla.checks import CHECKS, DOCUMENT_TRACE, LEASE_TRACE
 if TYPE_CHECKING:
     from verification.tla.checks import Check, Trace
 
+pytestmark = pytest.mark.nightly
+
 SECONDS = 1800.0
 # For those that are not complete: so deep as this goes.
 BOUND = 60.0

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from verification.tla.checks import DOCUMENT_TRACE, LEASE_TRACE
 
-pytestmark = pytest.mark.first_tier
+pytestmark = pytest.mark.nightly
 
 
 def test_each_request_of_a_run_is_recorded() -> None:

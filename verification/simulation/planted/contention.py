@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from verification.simulation.plant import planted
 
-from leaselock._backends.document.backend import DocumentBackend
+from leaselock._backends.document.waiting import Waiters
 from leaselock._backends.memory.store import MemoryRow
 from leaselock._backends.redis import backend
 from leaselock._backends.sql.lock_row import SqlLockRow
 from leaselock._backends.zookeeper.lock_state import lock_state
-from leaselock._core.contention import Contention
-from leaselock._core.validity import RENEWALS_PER_LEASE
+from leaselock._core.client.contention import Contention
+from leaselock._core.client.validity import RENEWALS_PER_LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from leaselock._backends.document.content import Content
     from leaselock._backends.zookeeper.lock_state import Contending
-    from leaselock._core.backend import Claim, LockState, Watched
-    from leaselock._core.hold import Hold
+    from leaselock._core.client.hold import Hold
+    from leaselock._core.contract.backend import Claim, LockState, Watched
 
 
 @planted("yields")
@@ -50,11 +50,9 @@ def first_waiter_not_pushed(patch: pytest.MonkeyPatch) -> None:
 @planted("yields document")
 def first_waiter_not_pushed_document(patch: pytest.MonkeyPatch) -> None:
     """A report of the first waiter wakes no claim that watches the lock."""
-    real = DocumentBackend._wake_concerned
+    real = Waiters.wake_concerned
 
-    def wake(
-        self: DocumentBackend, name: str, before: Content, content: Content, asker: str
-    ) -> None:
+    def wake(self: Waiters, name: str, before: Content, content: Content, asker: str) -> None:
         real(
             self,
             name,
@@ -63,7 +61,7 @@ def first_waiter_not_pushed_document(patch: pytest.MonkeyPatch) -> None:
             asker,
         )
 
-    patch.setattr(DocumentBackend, "_wake_concerned", wake)
+    patch.setattr(Waiters, "wake_concerned", wake)
 
 
 @planted("yields sql")
@@ -78,7 +76,7 @@ def queue_not_tracked(patch: pytest.MonkeyPatch) -> None:
     real = backend.RedisBackend.watch_lock
 
     async def watch_lock(self: backend.RedisBackend, claim: Claim, until: float) -> Watched:
-        return await real(self, claim._replace(cached=False), until)
+        return await real(self, claim._replace(observes_queue=False), until)
 
     patch.setattr(backend.RedisBackend, "watch_lock", watch_lock)
 

@@ -9,19 +9,21 @@ from verification.simulation import document
 from verification.simulation.plant import planted
 from verification.simulation.planted import modes, sqlite
 
-from leaselock._backends.document import backend
+from leaselock._backends.document import known
 from leaselock._backends.document.adapter import Get
-from leaselock._backends.document.backend import DocumentBackend, View
+from leaselock._backends.document.backend import DocumentBackend
+from leaselock._backends.document.engine import Engine
+from leaselock._backends.document.known import KnownDocuments, View
 from leaselock._backends.document.row import DocumentRow
-from leaselock._core.effects import FOREVER, Call
-from leaselock._core.rules import NEVER
+from leaselock._core.contract.effects import FOREVER, Call
+from leaselock._core.rows.rules import NEVER
 
 if TYPE_CHECKING:
     import pytest
 
     from leaselock._backends.document.adapter import Found
-    from leaselock._backends.document.content import Content, Held
-    from leaselock._core.backend import HoldRecord
+    from leaselock._backends.document.content import Content
+    from leaselock._core.contract.backend import HoldRecord
 
 
 @planted("document")
@@ -33,10 +35,10 @@ def forgotten_early(patch: pytest.MonkeyPatch) -> None:
 @planted("document")
 def decision_reused(patch: pytest.MonkeyPatch) -> None:
     """After a conflict the decision is written over the document that was in the way."""
-    write = DocumentBackend._write
+    write = Engine.write
 
     async def blind(
-        self: DocumentBackend, name: str, content: Content, version: Any, *words: Any
+        self: Engine, name: str, content: Content, version: Any, *words: Any
     ) -> tuple[Found | None, bool]:
         found, done = await write(self, name, content, version, *words)
         while not done:
@@ -47,7 +49,7 @@ def decision_reused(patch: pytest.MonkeyPatch) -> None:
             found, done = await write(self, name, content, found.version, *words)
         return found, done
 
-    patch.setattr(DocumentBackend, "_write", blind)
+    patch.setattr(Engine, "write", blind)
 
 
 @planted("document", faults={"slow": 0.1, "delay": 0.005})
@@ -61,27 +63,27 @@ def release_not_fenced(patch: pytest.MonkeyPatch) -> None:
 @planted("document")
 def renewal_unseen(patch: pytest.MonkeyPatch) -> None:
     """A watcher counts the lease of a hold from its first sight, whatever has renewed it since."""
-    first_seen = DocumentBackend._first_seen
+    first_seen = KnownDocuments._first_seen
 
-    def stubborn(self: DocumentBackend, view: View, *words: Any) -> dict[tuple[str, int], float]:
+    def stubborn(self: KnownDocuments, view: View, *words: Any) -> dict[tuple[str, int], float]:
         known = {entry_id: since for (entry_id, _), since in view.first_seen.items()}
         found = first_seen(self, view, *words)
         return {key: known.get(key[0], since) for key, since in found.items()}
 
-    patch.setattr(DocumentBackend, "_first_seen", stubborn)
+    patch.setattr(KnownDocuments, "_first_seen", stubborn)
 
 
 @planted("document")
 def watched_from_last_look(patch: pytest.MonkeyPatch) -> None:
     """A watcher counts a renewal from when it looked before, not from when it has seen it."""
-    first_seen = DocumentBackend._first_seen
+    first_seen = KnownDocuments._first_seen
 
     def early(
-        self: DocumentBackend, view: View, content: Content, since: float, said: float | None
+        self: KnownDocuments, view: View, content: Content, since: float, said: float | None
     ) -> dict[tuple[str, int], float]:
         return first_seen(self, view, content, view.at if view.at > 0.0 else since, said)
 
-    patch.setattr(DocumentBackend, "_first_seen", early)
+    patch.setattr(KnownDocuments, "_first_seen", early)
 
 
 @planted("document modes persistent")
@@ -122,23 +124,19 @@ def clock_trusted(patch: pytest.MonkeyPatch) -> None:
 
 @planted("document tries")
 def stamps_unread(patch: pytest.MonkeyPatch) -> None:
-    """A hold counts as new when it is first seen, although the store tells its time."""
-
-    def age(self: DocumentBackend, held: Held, said: float | None) -> float:
-        return 0.0
-
-    patch.setattr(DocumentBackend, "_age", age)
+    """An entry counts as new when it is first seen, although the store tells its time."""
+    patch.setattr(known, "_age", lambda stamp, said: 0.0)
 
 
 @planted("document")
 def answered_from_memory(patch: pytest.MonkeyPatch) -> None:
     """A claim is answered from the document that its client saw last, however old that is."""
-    apply = DocumentBackend._apply
+    apply = Engine.apply
 
-    async def remember(self: DocumentBackend, *words: Any, **named: Any) -> Any:
+    async def remember(self: Engine, *words: Any, **named: Any) -> Any:
         return await apply(self, *words, **{**named, "since": -FOREVER})
 
-    patch.setattr(DocumentBackend, "_apply", remember)
+    patch.setattr(Engine, "apply", remember)
 
 
 @planted("document stopped waiters")
@@ -178,7 +176,7 @@ def reports_relied_on(patch: pytest.MonkeyPatch) -> None:
 @planted("document")
 def margin_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Watchers do not allow for clocks of different rates."""
-    patch.setattr(backend, "DRIFT", 0.0)
+    patch.setattr(known, "DRIFT", 0.0)
     patch.setattr("leaselock._backends.document.row.DRIFT", -0.002)
     patch.setattr("leaselock._backends.document.row.MARGIN", -0.005)
 
@@ -216,9 +214,9 @@ def cancelled_waiter_stays_queued(patch: pytest.MonkeyPatch) -> None:
 @planted("document far")
 def outrun_refused(patch: pytest.MonkeyPatch) -> None:
     """An acquire that others outrun ends with an error (hazard D10)."""
-    apply = DocumentBackend._apply
+    apply = Engine.apply
 
-    async def refuse(self: DocumentBackend, *words: Any, **named: Any) -> Any:
+    async def refuse(self: Engine, *words: Any, **named: Any) -> Any:
         return await apply(self, *words, **{**named, "outrun": None})
 
-    patch.setattr(DocumentBackend, "_apply", refuse)
+    patch.setattr(Engine, "apply", refuse)

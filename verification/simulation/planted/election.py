@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, TypeVar
 from verification.simulation.plant import planted
 
 from leaselock._backends.memory.store import MemoryRow
-from leaselock._core.backend import Watch
-from leaselock._core.effects import Sleep
-from leaselock._core.election import Term
-from leaselock._core.queue import QueueBackend
+from leaselock._core.client.election import Term
+from leaselock._core.contract.backend import Watch
+from leaselock._core.contract.effects import Sleep
+from leaselock._core.rows.queue import QueueBackend
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock._core.effects import Request
-    from leaselock._core.election import Candidacy
-    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.client.election import Candidacy
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.contract.effects import Request
 
 R = TypeVar("R")
 
@@ -81,7 +81,7 @@ def term_not_recorded(patch: pytest.MonkeyPatch) -> None:
 
     async def begin(self: Term) -> LeaseHandle:
         handle = await real(self)
-        self.candidacy.term = None
+        self.candidacy.terms.clear()
         return handle
 
     patch.setattr(Term, "begin", begin)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from verification.simulation.plant import planted
 
 from leaselock._backends.redis.backend import RedisBackend
-from leaselock._core import watching
-from leaselock._core.backend import Watched
-from leaselock._core.election import Candidacy, Term
-from leaselock._core.hold import Hold, State
-from leaselock._core.timing import Retry
+from leaselock._core.client import watching
+from leaselock._core.client.election import Candidacy, Term
+from leaselock._core.client.hold import Hold, State
+from leaselock._core.client.timing import Retry
+from leaselock._core.contract.backend import Watched
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock._core.backend import Claim
+    from leaselock._core.contract.backend import Claim
 
 
 # Only partitions, restarts and broken connections.
@@ -51,7 +51,7 @@ def tracked_after_the_look(patch: pytest.MonkeyPatch) -> None:
     real = RedisBackend.watch_lock
 
     async def watch_lock(self: RedisBackend, claim: Claim, until: float) -> Watched:
-        (state,) = await self.locks.inspect(claim.name, "*", until)
+        (state,) = await self.inspect(claim.name, "*", until)
         return Watched(state, (await real(self, claim, until)).retry_after)
 
     patch.setattr(RedisBackend, "watch_lock", watch_lock)

@@ -8,8 +8,9 @@ from verification.simulation.modes import LIMIT
 from verification.simulation.plant import planted
 
 from leaselock._backends.memory.store import MemoryRow
-from leaselock._core import backend, rules
-from leaselock._core.backend import Mismatch, Release, Released, Resized
+from leaselock._core.contract import backend
+from leaselock._core.contract.backend import Mismatch, Release, Released, Resized
+from leaselock._core.rows import rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,18 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from leaselock._core.backend import Acquire, Busy, Claim, Convert, Converted, HoldRecord, Resize
+    from leaselock._core.contract.backend import (
+        Acquire,
+        Busy,
+        Claim,
+        Convert,
+        Converted,
+        HoldRecord,
+        Resize,
+    )
+
+# A reader behind a writer behind an update that waits for another one: only the writer excludes it.
+CHAIN = ("update", "update", "update", "exclusive", "shared", "shared")
 
 
 def _promote_past(patch: pytest.MonkeyPatch, passed: Callable[[Claim], bool]) -> None:
@@ -26,7 +38,7 @@ def _promote_past(patch: pytest.MonkeyPatch, passed: Callable[[Claim], bool]) ->
     def promote(row: rules.LockRow) -> None:
         holds = list(row.holds())
         if len(holds) == 1 and holds[0].mode == "upgrading":
-            row.put(holds[0]._replace(mode="exclusive", token=row.draw(1)))
+            row.put(holds[0]._replace(mode="exclusive", token=row.draw()))
         if any(hold.mode in rules.EXCLUSIVE_MODES for hold in row.holds()):
             return
         for claim in list(rules.waiting(row, row.queue())):
@@ -85,7 +97,7 @@ def first_waiter_not_notified(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "notify_changes", notify_changes)
 
 
-@planted("modes deaths")
+@planted("modes deaths", settings={"modes.DeathsScenario.lock_modes": CHAIN})
 def first_waiter_watched(patch: pytest.MonkeyPatch) -> None:
     """A waiter watches the first waiter, and not the nearest one that it conflicts with."""
     real = rules._enqueue
@@ -207,7 +219,7 @@ def permits_off_by_one(patch: pytest.MonkeyPatch) -> None:
     def compatible(others: Sequence[Claim | HoldRecord], claim: Claim, limit: int = 0) -> bool:
         return real(others, claim, limit + 1)
 
-    patch.setattr("leaselock._core.rules.compatible", compatible)
+    patch.setattr("leaselock._core.rows.rules.compatible", compatible)
 
 
 @planted("modes")
@@ -243,7 +255,7 @@ def readers_are_counted(patch: pytest.MonkeyPatch) -> None:
         counted = [other for other in others if other.permits]
         return real(others, claim, limit) and (claim.mode == "permits" or not counted)
 
-    patch.setattr("leaselock._core.rules.compatible", compatible)
+    patch.setattr("leaselock._core.rows.rules.compatible", compatible)
 
 
 @planted("modes")
@@ -317,7 +329,7 @@ def resize_leaves_large_claims(patch: pytest.MonkeyPatch) -> None:
 @planted("modes")
 def shared_may_upgrade(patch: pytest.MonkeyPatch) -> None:
     """A reader may become a writer."""
-    patch.setattr("leaselock._core.mutex.STRENGTH", dict.fromkeys(backend.STRENGTH, 0))
+    patch.setattr("leaselock._core.client.mutex.STRENGTH", dict.fromkeys(backend.STRENGTH, 0))
 
 
 @planted("modes")
@@ -342,7 +354,7 @@ def upgrade_ignores_readers(patch: pytest.MonkeyPatch) -> None:
     def convert(row: rules.LockRow, request: Convert) -> Converted:
         hold = rules.find(row, request.claim.id)
         if hold is not None and request.mode == "exclusive" and hold.mode == "update":
-            row.put(hold._replace(mode="exclusive", step=request.step, token=row.draw(1)))
+            row.put(hold._replace(mode="exclusive", step=request.step, token=row.draw()))
         return real(row, request)
 
     patch.setattr(rules, "convert", convert)

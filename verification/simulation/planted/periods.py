@@ -8,10 +8,10 @@ from verification.simulation.plant import planted
 
 from leaselock._backends.document.row import DocumentRow
 from leaselock._backends.memory.store import MemoryRow, Table
-from leaselock._backends.sql import lock_row
+from leaselock._backends.sql import records
 from leaselock._backends.sql.lease import Lease
-from leaselock._core import rules
-from leaselock._core.backend import Claim, Release
+from leaselock._core.contract.backend import Claim, Release
+from leaselock._core.rows import rules
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
     from leaselock._backends.document.content import Held
-    from leaselock._core.backend import HoldRecord, Released
+    from leaselock._core.contract.backend import HoldRecord, Released
 
 
 @planted("periods")
@@ -156,7 +156,7 @@ def one_permit_cools_down(patch: pytest.MonkeyPatch) -> None:
 @planted("rates sql")
 def period_of_a_permit_not_read(patch: pytest.MonkeyPatch) -> None:
     """Until when a permit stays taken is stored, and not read at its release."""
-    patch.setattr(lock_row, "free_from_of", lambda metadata: 0.0)
+    patch.setattr(records, "free_from_of", lambda metadata: 0.0)
 
 
 @planted("rates")

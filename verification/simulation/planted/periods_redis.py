@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from verification.simulation.lua import rewrite
 from verification.simulation.plant import planted
 
-from leaselock._backends.redis.scripted_lock import ScriptedLock
+from leaselock._backends.redis.scripted_backend import ScriptedBackend
 
 if TYPE_CHECKING:
     import pytest
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @planted("periods redis")
 def alignment_ignored(patch: pytest.MonkeyPatch) -> None:
     """Periods that are to be those of the clock begin with the grant."""
-    rewrite(patch, "ACQUIRE", "aligned == '1' and", "false and")
+    rewrite(patch, "ACQUIRE", "ARGV[15] == '1' and", "false and")
 
 
 @planted("periods redis")
@@ -36,35 +36,35 @@ def late_request_finds_the_hold(patch: pytest.MonkeyPatch) -> None:
 @planted("periods redis")
 def lease_ends_the_period(patch: pytest.MonkeyPatch) -> None:
     """The end of the lease frees the lock before the period has ended."""
-    rewrite(patch, "ACQUIRE", "redis.call('PTTL', lock) < free_from - now", "false")
+    rewrite(patch, "ACQUIRE", "redis.call('PTTL', lock) < ends - now", "false")
 
 
 @planted("periods redis")
 def period_not_begun(patch: pytest.MonkeyPatch) -> None:
     """The script that grants a lock does not begin its period."""
-    rewrite(patch, "ACQUIRE", "if ms then", "if false then")
+    rewrite(patch, "ACQUIRE", "if ms and", "if false and")
 
 
 @planted("periods redis")
 def release_ends_the_period(patch: pytest.MonkeyPatch) -> None:
     """A release frees the lock at once, although its period has not ended."""
 
-    async def cool_down(self: ScriptedLock, *words: object) -> bool:
+    async def cool_down(self: ScriptedBackend, *words: object) -> bool:
         return False
 
-    patch.setattr(ScriptedLock, "_cool_down", cool_down)
+    patch.setattr(ScriptedBackend, "_cool_down", cool_down)
 
 
 @planted("periods redis")
 def repeated_request_prolongs(patch: pytest.MonkeyPatch) -> None:
     """A request that is repeated after a lost reply begins the period anew."""
-    rewrite(patch, "ACQUIRE", "if not free_from then", "if true then")
+    rewrite(patch, "ACQUIRE", "tonumber(redis.call('HGET', lock, 'free_from')) or ends", "ends")
 
 
 @planted("rates redis")
 def permit_not_kept(patch: pytest.MonkeyPatch) -> None:
     """The script that grants a permit does not note until when it stays taken."""
-    rewrite(patch, "ACQUIRE", "if ARGV[14] then", "if false then")
+    rewrite(patch, "ACQUIRE", "  elseif ms then", "  elseif false then")
 
 
 @planted("rates redis")

@@ -8,14 +8,15 @@ from verification.simulation.lua import rewrite, script_of
 from verification.simulation.plant import planted
 from verification.simulation.redis import RedisScenario, trim_always
 
-from leaselock._backends.redis import index, keys, packed_commands, scripted_lock
+from leaselock._backends.redis import index, keys, packed_commands, scripted_backend
 from leaselock._backends.redis.listener import Group, Listener
 from leaselock._backends.redis.pool import Pool
 from leaselock._backends.redis.queue_state import QueueState
-from leaselock._backends.redis.scripted_lock import ScriptedLock
+from leaselock._backends.redis.scripted_backend import ScriptedBackend
 from leaselock._backends.redis.scripts import FORGET_IDLE
-from leaselock._core.acquisition import Acquisition
-from leaselock._core.effects import FOREVER
+from leaselock._core.client import acquisition, withdrawal
+from leaselock._core.client.hold import State
+from leaselock._core.contract.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
     from leaselock._backends.redis.codec import Subscription
     from leaselock._backends.redis.messages import Connection
-    from leaselock._core.backend import Busy, Claim, Grant
-    from leaselock._core.effects import Call
+    from leaselock._core.client.attempts import Attempts
+    from leaselock._core.client.claim_registry import ClaimRegistry
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.contract.backend import Busy, Claim, Grant
+    from leaselock._core.contract.effects import Call
 
 
 ADDS = "redis.pcall('ZADD', index, string.format('%.0f', now), lock)"
@@ -64,8 +68,8 @@ def expired_lock_jumps_queue(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE",
-        "local next_one = hand_over(owner)",
-        "local next_one = owner",
+        "ahead = state.promote(owner, false)",
+        "",
     )
 
 
@@ -75,8 +79,8 @@ def expired_lock_not_granted(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE",
-        "local state = handoff_state()",
-        "local state = 'left'",
+        "ahead.left_to_others = state.read_handoff() == 'left'",
+        "ahead.left_to_others = true",
     )
 
 
@@ -86,8 +90,8 @@ def handed_to_dead_waiter(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE RELEASE BREAK_LOCK",
-        "if tell(channels .. address, news) > 0 then",
-        "tell(channels .. address, news)\n    if true then",
+        "if state.tell(state.channels .. claim.address, news) > 0 then",
+        "state.tell(state.channels .. claim.address, news)\n        if true then",
     )
 
 
@@ -97,7 +101,7 @@ def handoff_not_published(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE RELEASE BREAK_LOCK",
-        "if tell(channels .. address, news) > 0 then",
+        "if state.tell(state.channels .. claim.address, news) > 0 then",
         "if true then",
     )
 
@@ -108,8 +112,8 @@ def held_by_any_is_held(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE",
-        "if held_by == owner then",
-        "if held_by then",
+        "if hold.owner == owner then state.own = hold end",
+        "state.own = hold",
     )
 
 
@@ -152,7 +156,7 @@ def no_expiry(patch: pytest.MonkeyPatch) -> None:
 @planted("redis")
 def no_periodic_check(patch: pytest.MonkeyPatch) -> None:
     """A waiter relies on messages alone (hazard E2)."""
-    patch.setattr(scripted_lock, "_recheck", lambda left, rank: 1e9)
+    patch.setattr(scripted_backend, "_recheck", lambda left, rank: 1e9)
 
 
 @planted("redis")
@@ -179,8 +183,8 @@ def only_record_removed(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RELEASE",
-        "redis.pcall('HDEL', lock, owner, 'about:' .. owner)",
-        "redis.pcall('HDEL', lock, 'about:' .. owner)",
+        "redis.call('HDEL', lock, owner, 'about:' .. owner, 'mode', 'free_from')",
+        "redis.call('HDEL', lock, 'about:' .. owner)",
     )
 
 
@@ -223,8 +227,8 @@ def release_ignores_queue(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RELEASE",
-        "if limits or heads[1] then",
-        "if limits then",
+        "if not heads[1] then",
+        "if true then",
     )
 
 
@@ -234,13 +238,13 @@ def release_unchecked(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RELEASE",
-        "if found == owner",
-        "if found",
+        "alone, about = found[2] and (found[1] or 'exclusive') == 'exclusive', found[3]",
+        "alone, about = true, found[3]",
     )
     rewrite(
         patch,
         "RELEASE",
-        "redis.pcall('HDEL', lock, owner, 'about:' .. owner)",
+        "redis.call('HDEL', lock, owner, 'about:' .. owner, 'mode', 'free_from')",
         "redis.call('DEL', lock)",
     )
 
@@ -256,9 +260,9 @@ def released_grant_accepted(patch: pytest.MonkeyPatch) -> None:
         def setdefault(self, key: str, default: Any = None) -> Any:
             return default
 
-    make, make_model = ScriptedLock.__init__, RedisScenario.make_model
+    make, make_model = ScriptedBackend.__init__, RedisScenario.make_model
 
-    def careless(self: ScriptedLock, *arguments: Any) -> None:
+    def careless(self: ScriptedBackend, *arguments: Any) -> None:
         make(self, *arguments)
         self.given_back = Forgetting()
 
@@ -275,7 +279,7 @@ def released_grant_accepted(patch: pytest.MonkeyPatch) -> None:
     def late(self: RedisScenario) -> Faults:
         return make_faults(self)._replace(slow=0.1, delay=0.005)
 
-    patch.setattr(ScriptedLock, "__init__", careless)
+    patch.setattr(ScriptedBackend, "__init__", careless)
     patch.setattr(RedisScenario, "_faults", late)
     patch.setattr(RedisScenario, "works", (3.0,))
     patch.setattr(RedisScenario, "make_model", replicated)
@@ -313,7 +317,7 @@ def token_is_clock(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE RELEASE BREAK_LOCK",
-        "first = math.max(first, (tonumber(before) or 0) + 1)",
+        "token = math.max(token, (tonumber(before) or 0) + 1)",
         "",
     )
 
@@ -324,8 +328,8 @@ def token_not_stored(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE RELEASE BREAK_LOCK",
-        "before = redis.pcall('SET', counter, last, 'PX', token_ttl, 'GET')",
-        "before = redis.pcall('GET', counter)",
+        "redis.pcall('SET', counter, string.format('%.0f', token), 'PX', token_ttl, 'GET')",
+        "redis.pcall('GET', counter)",
     )
 
 
@@ -333,8 +337,8 @@ def token_not_stored(patch: pytest.MonkeyPatch) -> None:
 def token_without_clock(patch: pytest.MonkeyPatch) -> None:
     """The token is the counter alone, which starts again when it has expired."""
     scripts = "ACQUIRE RELEASE BREAK_LOCK"
-    rewrite(patch, scripts, "local first, before, wrong = now,", "local first, before, wrong = 1,")
-    rewrite(patch, scripts, "form == 'vote' or first > now then", "before then")
+    rewrite(patch, scripts, "local token, before = now, nil", "local token, before = 1, nil")
+    rewrite(patch, scripts, "form == 'vote' or token > now then", "before then")
 
 
 @planted("redis")
@@ -349,55 +353,57 @@ def tombstone_not_written(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RELEASE",
-        "if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end",
+        "if ARGV[10] ~= '0' then redis.call('SET', KEYS[6], '', 'PX', ARGV[10]) end",
         "",
     )
 
 
-# --- short operations -----------------------------------------------------------------------------
+# --- the first request of an acquisition ----------------------------------------------------------
 
 
 @planted("redis")
 def late_reply_taken_for_the_next(patch: pytest.MonkeyPatch) -> None:
     """The reply to a request that was given up is taken for that to the next one."""
-    drop, finish = Pool.drop, ScriptedLock.finish_acquire
+    drop, read = Pool.drop, ScriptedBackend._granted_or_busy
     late: set[Pool] = set()
 
     def dropped(self: Pool, connection: Connection) -> None:
         late.add(self)
         drop(self, connection)
 
-    def finish_acquire(
-        self: ScriptedLock, claim: Claim, call: Call[list[Any]], replies: list[Any], wait: bool
+    def granted_or_busy(
+        self: ScriptedBackend, call: Call[Any], claim: Claim, wait: bool, replies: list[Any]
     ) -> Grant | Busy | None:
         if self.pool in late:
             late.discard(self.pool)
             replies = [[1, b"%d" % (claim.since * 1e6)]]
-        return finish(self, claim, call, replies, wait)
+        return read(self, call, claim, wait, replies)
 
     patch.setattr(Pool, "drop", dropped)
-    patch.setattr(ScriptedLock, "finish_acquire", finish_acquire)
+    patch.setattr(ScriptedBackend, "_granted_or_busy", granted_or_busy)
 
 
 @planted("redis", faults={"slow": 0.02, "freeze": 0.05, "freeze_mean": 4.0})
 def lease_counted_from_the_first_reply(patch: pytest.MonkeyPatch) -> None:
     """The lease of a grant by the first request is counted from its reply (hazard B2)."""
-    real = Acquisition.finish
+    real = acquisition._valid_until
 
-    def finish(self: Acquisition[Any], reply: Any) -> Any:
-        self.sent_at = self.env.now()
-        return real(self, reply)
+    def valid_until(registry: ClaimRegistry, claim: Claim, grant: Grant, sent_at: float) -> float:
+        return real(registry, claim, grant, registry.env.now())
 
-    patch.setattr(Acquisition, "finish", finish)
+    patch.setattr(acquisition, "_valid_until", valid_until)
 
 
 @planted("redis")
 def interrupted_first_request_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A claim whose first request was interrupted is not released (hazards D1, F1)."""
-    real = Acquisition._withdraw_after
+    real = withdrawal.end_after
 
-    async def withdraw_after(self: Acquisition[Any], error: BaseException) -> None:
-        if self.answered:
-            await real(self, error)
+    async def end_after(
+        attempts: Attempts, error: BaseException, lease: LeaseHandle
+    ) -> BaseException:
+        if attempts.hold.state is State.ASKING:
+            attempts.registry.forget(attempts.hold)
+        return await real(attempts, error, lease)
 
-    patch.setattr(Acquisition, "_withdraw_after", withdraw_after)
+    patch.setattr(withdrawal, "end_after", end_after)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from verification.simulation.lua import EVERY, rewrite
 from verification.simulation.plant import planted
 
-from leaselock._core.backend import Claim
+from leaselock._core.contract.backend import Claim
 
 if TYPE_CHECKING:
     import pytest
@@ -19,40 +19,45 @@ def downgrade_does_not_promote(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "CONVERT",
-        "local failed = promote(owner, false).wrong",
-        "local failed = target == 'exclusive' and promote(owner, false).wrong",
+        "local failed = state.promote(owner, false).wrong",
+        "local failed = target == 'exclusive' and state.promote(owner, false).wrong",
     )
 
 
 @planted("redis modes")
 def leaving_writer_does_not_promote(patch: pytest.MonkeyPatch) -> None:
     """A writer that gives up leaves the readers behind it waiting."""
-    rewrite(patch, "RELEASE", "if mode == 'shared' then", "if mode == 'never' then")
+    rewrite(patch, "RELEASE", "if was > 0 then", "if was == 1 then")
 
 
 @planted("redis modes")
 def reader_not_listed(patch: pytest.MonkeyPatch) -> None:
     """The grant of the first reader does not add the lock to the index of active names."""
-    rewrite(patch, "ACQUIRE", "if not (unusable or mode) then", "if false then")
+    rewrite(patch, "ACQUIRE", "if not state.mode then add_to_index", "if false then add_to_index")
 
 
 @planted("redis modes")
 def new_reader_ignores_queue(patch: pytest.MonkeyPatch) -> None:
     """A new reader is granted ahead of a queued writer."""
-    rewrite(patch, EVERY, "or upgrading or ahead.closed then", "or upgrading then")
+    rewrite(patch, EVERY, "or state.upgrading or ahead.closed then", "or state.upgrading then")
 
 
 @planted("numbered redis")
 def number_by_message(patch: pytest.MonkeyPatch) -> None:
     """A client takes a message for its grant, which does not say the numbers of its permits."""
-    rewrite(patch, EVERY, "if not marks_in(member) then", "if true then")
+    rewrite(
+        patch,
+        EVERY,
+        "if claim.kind ~= 'permits' or not state.marks_in(member) then",
+        "if true then",
+    )
     patch.setattr(Claim, "is_numbered", False)
 
 
 @planted("numbered redis")
 def number_given_twice(patch: pytest.MonkeyPatch) -> None:
     """The numbers of the other holds are not read."""
-    rewrite(patch, EVERY, "marks_in(hold.about) or ''", "''")
+    rewrite(patch, EVERY, "state.marks_in(hold.about) or ''", "''")
 
 
 @planted("numbered redis")
@@ -64,7 +69,7 @@ def number_not_the_lowest(patch: pytest.MonkeyPatch) -> None:
 @planted("redis modes")
 def no_tombstone(patch: pytest.MonkeyPatch) -> None:
     """A late request of a released claim is granted."""
-    rewrite(patch, "ACQUIRE", "if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end", "")
+    rewrite(patch, "ACQUIRE", "existing >= 4", "false")
 
 
 @planted("redis modes")
@@ -73,8 +78,8 @@ def permits_off_by_one(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         EVERY,
-        "return used + claim.permits <= limit",
-        "return used + claim.permits <= limit + 1",
+        "return state.used + claim.permits <= state.limit",
+        "return state.used + claim.permits <= state.limit + 1",
     )
 
 
@@ -84,27 +89,29 @@ def reader_beside_writer(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         EVERY,
-        "if mode and mode ~= 'shared' or upgrading or ahead.closed then",
-        "if upgrading or ahead.closed then",
+        "if state.mode and state.mode ~= 'shared' or state.upgrading or ahead.closed then",
+        "if state.upgrading or ahead.closed then",
     )
 
 
 @planted("redis modes")
 def reader_enters_while_upgrading(patch: pytest.MonkeyPatch) -> None:
     """A new reader is granted while an upgrade waits."""
-    rewrite(patch, EVERY, "or upgrading or ahead.closed then", "or ahead.closed then")
+    rewrite(patch, EVERY, "or state.upgrading or ahead.closed then", "or ahead.closed then")
 
 
 @planted("redis modes")
 def release_does_not_promote(patch: pytest.MonkeyPatch) -> None:
     """The release of a reader grants nothing."""
-    rewrite(patch, "RELEASE", "if was > 0 then", "if was == 2 or not limits then")
+    rewrite(
+        patch, "RELEASE", "if was > 0 then", "if was == 2 or state.last_handoff == 'ended' then"
+    )
 
 
 @planted("redis modes")
 def release_ends_all_holds(patch: pytest.MonkeyPatch) -> None:
     """The release of one hold ends all of them."""
-    rewrite(patch, EVERY, "if mode == 'exclusive' or used <= 0 then", "if true then")
+    rewrite(patch, EVERY, "if state.used <= 0 then", "if true then")
 
 
 @planted("redis modes")
@@ -116,19 +123,28 @@ def renewal_extends_the_lock_alone(patch: pytest.MonkeyPatch) -> None:
 @planted("redis modes")
 def repeat_adds_permits(patch: pytest.MonkeyPatch) -> None:
     """A repeated request takes its permits twice."""
-    rewrite(patch, "ACQUIRE", "  if ends then", "  if ends and mode ~= 'permits' then")
+    rewrite(
+        patch,
+        "ACQUIRE",
+        "again = state.own and",
+        "again = state.own and state.mode ~= 'permits' and",
+    )
 
 
 @planted("redis modes")
 def shorter_lease_ends_all(patch: pytest.MonkeyPatch) -> None:
     """A hold with a shorter lease shortens those of the others."""
-    rewrite(patch, EVERY, "if redis.call('PTTL', lock) >= ms then return 1 end", "")
+    rewrite(
+        patch, EVERY, "if not new and redis.call('PTTL', state.lock) >= ms then return 1 end", ""
+    )
 
 
 @planted("redis modes")
 def small_claim_passes_large_one(patch: pytest.MonkeyPatch) -> None:
     """A claim for few permits overtakes one for many."""
-    rewrite(patch, EVERY, "mode ~= 'permits' or ahead.any then", "mode ~= 'permits' then")
+    rewrite(
+        patch, EVERY, "state.mode ~= 'permits' or ahead.any then", "state.mode ~= 'permits' then"
+    )
 
 
 @planted("redis modes")
@@ -137,7 +153,7 @@ def two_updates(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         EVERY,
-        "return claim.kind == 'shared' or not update and not ahead.update",
+        "return claim.kind == 'shared' or not state.update and not ahead.update",
         "return true",
     )
 
@@ -145,13 +161,13 @@ def two_updates(patch: pytest.MonkeyPatch) -> None:
 @planted("redis modes")
 def upgrade_ignores_readers(patch: pytest.MonkeyPatch) -> None:
     """An upgrade is complete while readers hold."""
-    rewrite(patch, EVERY, "if upgrading and used == 1 then", "if upgrading then")
+    rewrite(patch, EVERY, "if state.upgrading and state.used == 1 then", "if state.upgrading then")
 
 
 @planted("redis modes")
 def upgrade_keeps_token(patch: pytest.MonkeyPatch) -> None:
     """A completed upgrade keeps the token of the update."""
-    rewrite(patch, EVERY, "step_of(about), token)", "step_of(about))")
+    rewrite(patch, EVERY, "state.step_of(about), token)", "state.step_of(about))")
 
 
 @planted("redis modes")
@@ -160,6 +176,6 @@ def upgrade_not_completed_on_release(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RELEASE",
-        "if upgrading and used == 1 then ahead.wrong = complete(me) end",
+        "if state.upgrading and state.used == 1 then ahead.wrong = state.complete(me) end",
         "",
     )

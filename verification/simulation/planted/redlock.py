@@ -13,7 +13,7 @@ from leaselock._backends.redlock.votes import Votes
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock._core.backend import Claim
+    from leaselock._core.contract.backend import Claim
 
 
 @planted("redlock")
@@ -29,7 +29,7 @@ def no_tombstone_on_silent_master(patch: pytest.MonkeyPatch) -> None:
     release = Redlock.release
 
     async def careless(self: Redlock, claim: Claim, *, tombstone: bool, until: float) -> bool:
-        self.uncertain.discard(claim.id)
+        self._known(claim).uncertain = False
         return await release(self, claim, tombstone=False, until=until)
 
     patch.setattr(Redlock, "release", careless)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
     from verification.simulation.sql_lease_server import LeaseSession
 
-    from leaselock._core.backend import HoldRecord
+    from leaselock._core.contract.backend import HoldRecord
 
 # Many clients die, so that at the end some were the last to hold.
 DEADLY = {"scenario.Scenario.crash_chance": 0.6}
@@ -29,7 +29,7 @@ def cancelled_waiter_stays_queued(patch: pytest.MonkeyPatch) -> None:
     def careless(self: SqlLockRow, holder: str) -> bool:
         was_there = release(self, holder)
         if was_there:
-            self.writes.pop()
+            del self.queue_before[holder]
         return was_there
 
     patch.setattr(SqlLockRow, "quit", careless)
@@ -38,7 +38,7 @@ def cancelled_waiter_stays_queued(patch: pytest.MonkeyPatch) -> None:
 @planted("sql")
 def token_not_incremented(patch: pytest.MonkeyPatch) -> None:
     """A hand-off does not increment the token."""
-    patch.setattr(SqlLockRow, "draw", lambda self, count: self.token)
+    patch.setattr(SqlLockRow, "draw", lambda self: self.entry.token)
 
 
 @planted("sql", faults={"slow": 0.02, "freeze": 0.05, "freeze_mean": 1.0})

@@ -9,12 +9,12 @@ from verification.simulation.planted import sql
 from verification.simulation.planted.sql import DEADLY
 
 from leaselock._backends.sql.lock_row import SqlLockRow
-from leaselock._core.marks import with_marks
+from leaselock._core.contract.marks import with_marks
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock._core.backend import HoldRecord
+    from leaselock._core.contract.backend import HoldRecord
 
 
 @planted("numbered sql")
@@ -46,9 +46,8 @@ def shared_hold_not_counted(patch: pytest.MonkeyPatch) -> None:
     real = SqlLockRow.put
 
     def put(self: SqlLockRow, hold: HoldRecord) -> None:
-        counted = self.pending
         real(self, hold)
-        self.pending = counted
+        self.pending -= hold.mode != "exclusive" and hold.id not in self.shared_before
 
     patch.setattr(SqlLockRow, "put", put)
 
@@ -59,9 +58,8 @@ def release_removes_no_row(patch: pytest.MonkeyPatch) -> None:
     real = SqlLockRow.remove
 
     def remove(self: SqlLockRow, hold_id: str) -> None:
-        writes = list(self.writes)
         real(self, hold_id)
-        self.writes[:] = writes
+        self.shared_before.pop(hold_id, None)
 
     patch.setattr(SqlLockRow, "remove", remove)
 

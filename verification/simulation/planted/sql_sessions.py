@@ -8,7 +8,7 @@ from verification.simulation.plant import planted
 from verification.simulation.sql_server import Server
 
 from leaselock._backends.sql.session_locks import SessionLocks
-from leaselock._core import validity
+from leaselock._core.client import validity
 
 if TYPE_CHECKING:
     from typing import Any

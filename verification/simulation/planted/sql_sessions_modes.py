@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from verification.simulation.sql_server import Session as ServerSession
 
     from leaselock._backends.sql.executor import Executor
-    from leaselock._backends.sql.session_locks import Session
+    from leaselock._backends.sql.session_state import Session
 
 
 @planted("sql sessions modes")

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from verification.simulation.plant import planted
 
 from leaselock._backends.memory.store import MemoryRow
-from leaselock._core import rules, timing
-from leaselock._core.acquisition import Acquisition
-from leaselock._core.backend import Acquire, Busy, Grant, Mismatch, Release, Released
-from leaselock._core.effects import FOREVER, Sleep
-from leaselock._core.hold import Hold, State
-from leaselock._core.hold_registry import HoldRegistry
-from leaselock._core.lease_handle import LeaseHandle
-from leaselock._core.pending_releases import PendingReleases
-from leaselock._core.queue import QueueBackend
-from leaselock._core.renewer import Renewer
+from leaselock._core.client import acquisition, timing
+from leaselock._core.client.attempts import Attempts
+from leaselock._core.client.claim_registry import ClaimRegistry
+from leaselock._core.client.hold import Hold, State
+from leaselock._core.client.late_requests import LateRequests
+from leaselock._core.client.renewer import Renewer
+from leaselock._core.contract.backend import Acquire, Busy, Grant, Mismatch, Release, Released
+from leaselock._core.contract.effects import FOREVER, Sleep
+from leaselock._core.rows import rules
+from leaselock._core.rows.queue import NodeBackend, QueueBackend
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock._core.backend import Claim, HoldRecord
+    from leaselock._core.client.lease_handle import LeaseHandle
+    from leaselock._core.contract.backend import Claim, HoldRecord
     from leaselock.errors import StoreError
 
 
@@ -86,30 +87,27 @@ def last_come_first_served(patch: pytest.MonkeyPatch) -> None:
 def lost_reply_is_refusal(patch: pytest.MonkeyPatch) -> None:
     """A request without a reply counts as a refusal (hazard D1)."""
 
-    real = Acquisition.failed
+    real = Attempts.failed
 
-    def failed(self: Acquisition[Any], error: StoreError) -> None:
+    def failed(self: Attempts, error: StoreError) -> None:
         if not isinstance(error, OutcomeUnknown):
             real(self, error)
             return
-        self.placed = self.answered
+        if not self.known:
+            self.registry.forget(self.hold)
         raise NotApplied(str(error)) from error
 
-    patch.setattr(Acquisition, "failed", failed)
+    patch.setattr(Attempts, "failed", failed)
 
 
 @planted("sqlite")
 def nested_acquire_uncounted(patch: pytest.MonkeyPatch) -> None:
     """A nested acquire is not counted, so the inner release frees the lock (hazard A7)."""
-    real = LeaseHandle.end
 
-    def end(self: LeaseHandle) -> bool:
-        # The outer release finds that nothing is counted any more, and frees the lock again.
-        self.hold.modes[1:] = []
-        self.hold.modes[:] = self.hold.modes or [self.mode]
-        return real(self)
+    def give(self: Hold, lease: LeaseHandle) -> None:
+        self.references = (lease.reference,)
 
-    patch.setattr(LeaseHandle, "end", end)
+    patch.setattr(Hold, "give", give)
 
 
 @planted("sqlite")
@@ -136,10 +134,11 @@ def no_local_expiry(patch: pytest.MonkeyPatch) -> None:
 def no_pending_releases(patch: pytest.MonkeyPatch) -> None:
     """A cancelled acquire does not release its claim (hazards D1, F1)."""
 
-    def release_later(self: HoldRegistry, claim: Claim) -> None:
-        self.backend.forget(claim)
+    def release_later(self: ClaimRegistry, hold: Hold, *, lost: bool = False) -> None:
+        self.backend.forget(hold.claim)
+        self.remove(hold)
 
-    patch.setattr(HoldRegistry, "release_later", release_later)
+    patch.setattr(ClaimRegistry, "release_later", release_later)
 
 
 @planted("sqlite")
@@ -260,41 +259,38 @@ def token_repeated(patch: pytest.MonkeyPatch) -> None:
 @planted("sqlite")
 def validity_from_reply(patch: pytest.MonkeyPatch) -> None:
     """The validity of a grant is counted from its reply (hazard B2)."""
-    real = Acquisition._valid_until
+    real = acquisition._valid_until
 
-    def valid_until(self: Acquisition[Any], grant: Grant) -> float:
-        self.sent_at = self.env.now()
-        return real(self, grant)
+    def valid_until(registry: ClaimRegistry, claim: Claim, grant: Grant, sent_at: float) -> float:
+        return real(registry, claim, grant, registry.env.now())
 
-    patch.setattr(Acquisition, "_valid_until", valid_until)
+    patch.setattr(acquisition, "_valid_until", valid_until)
 
 
 @planted("sqlite")
 def wakeup_lost(patch: pytest.MonkeyPatch) -> None:
     """A wake-up that arrives while a request is in flight is discarded (hazard E1)."""
-    real = QueueBackend.acquire
+    real = NodeBackend.acquire
 
-    async def acquire(
-        self: QueueBackend, claim: Claim, *, wait: bool, until: float
-    ) -> Grant | Busy:
+    async def acquire(self: NodeBackend, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         reply = await real(self, claim, wait=wait, until=until)
         if wait:
             await Sleep(0.0)
             self.signals[claim.id].clear()
         return reply
 
-    patch.setattr(QueueBackend, "acquire", acquire)
+    patch.setattr(NodeBackend, "acquire", acquire)
 
 
 @planted("sqlite")
 def release_not_repeated(patch: pytest.MonkeyPatch) -> None:
     """The renewer never repeats a release that was not answered."""
 
-    async def send(self: PendingReleases, backend: object, free_until: float) -> None:
+    async def release(self: LateRequests, free_until: float) -> None:
         return
 
-    patch.setattr(PendingReleases, "next_try", lambda self: FOREVER)
-    patch.setattr(PendingReleases, "send", send)
+    patch.setattr(LateRequests, "next_release", lambda self: FOREVER)
+    patch.setattr(LateRequests, "release", release)
 
 
 @planted("sqlite")

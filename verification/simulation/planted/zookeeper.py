@@ -12,9 +12,9 @@ from leaselock._backends.zookeeper.contender import Contender
 from leaselock._backends.zookeeper.queue import QueueBackend
 from leaselock._backends.zookeeper.requests import Connect, Read
 from leaselock._backends.zookeeper.session_backend import SessionBackend
-from leaselock._core import validity
-from leaselock._core.backend import WAKE_ALL
-from leaselock._core.effects import FOREVER, Call
+from leaselock._core.client import validity
+from leaselock._core.contract.backend import WAKE_ALL
+from leaselock._core.contract.effects import FOREVER, Call
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from leaselock._core.backend import Claim, Grant
+    from leaselock._core.contract.backend import Claim, Grant
 
 
 # Servers are separated from their leader often and for long, and nothing else happens.

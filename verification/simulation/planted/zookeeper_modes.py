@@ -12,14 +12,14 @@ from leaselock._backends.zookeeper.conversions import Conversions
 from leaselock._backends.zookeeper.queue_order import Position
 from leaselock._backends.zookeeper.requests import Check, SetData
 from leaselock._backends.zookeeper.semaphores import Semaphores
-from leaselock._core import backend
+from leaselock._core.contract import backend
 
 if TYPE_CHECKING:
     import pytest
 
     from leaselock._backends.zookeeper.requests import Node
     from leaselock._backends.zookeeper.semaphores import View
-    from leaselock._core.backend import Claim
+    from leaselock._core.contract.backend import Claim
 
 
 @planted("zookeeper modes")
