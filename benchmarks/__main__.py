@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
     made.add_argument(
-        "--into", type=Path, metavar="FOLDER", help="write numbers, tables and charts into FOLDER"
+        "--into", type=Path, metavar="FOLDER", help="write numbers, charts and pages into FOLDER"
     )
     return made
 
@@ -134,9 +134,11 @@ class Run:
             self.print_lines([f"**failed: {', '.join(self.failed)}**", ""])
         self.write()
         if self.folder:
-            from benchmarks.charts import draw
+            from benchmarks import charts, page
 
-            draw(json.loads(self.document()), self.folder)
+            document = json.loads(self.document())
+            charts.draw(document, self.folder)
+            page.write(document, self.folder)
 
     def write(self) -> None:
         """Write results.json."""

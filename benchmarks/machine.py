@@ -44,5 +44,7 @@ def machine() -> dict[str, str | int]:
 
 def versions() -> dict[str, str]:
     """Return the versions of all libraries that are measured."""
-    peers = [name for name in present(ALL) if not re.search(r"leaselock|bare", TITLES[name])]
+    peers = [
+        name for name in present(ALL) if not re.search(r"leaselock|bare|by hand", TITLES[name])
+    ]
     return {re.sub(VARIANT, "", name): contestant(name).version for name in ["leaselock", *peers]}

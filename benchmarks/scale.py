@@ -36,6 +36,8 @@ class Scale(NamedTuple):
     """Length of these leases in seconds."""
     masters: tuple[int, ...]
     """Masters of each Redlock."""
+    idle: int
+    """Names that are not used any more."""
 
 
 FULL = Scale(
@@ -54,6 +56,7 @@ FULL = Scale(
     leases=(1000, 10_000, 100_000),
     lease=30.0,
     masters=(3, 5),
+    idle=300_000,
 )
 QUICK = FULL._replace(
     rounds=3,
@@ -71,6 +74,7 @@ QUICK = FULL._replace(
     leases=(1000,),
     lease=1.5,
     masters=(3,),
+    idle=20_000,
 )
 # For the tests, which run every workload. The figures are meaningless.
 TINY = QUICK._replace(
@@ -87,5 +91,6 @@ TINY = QUICK._replace(
     waiters=(20, 40),
     leases=(20, 40),
     lease=0.9,
+    idle=400,
 )
 SCALES = {"full": FULL, "quick": QUICK, "tiny": TINY}

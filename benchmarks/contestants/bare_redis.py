@@ -41,7 +41,7 @@ def commands(name: str, client: str = CLIENT, queued: int = 0) -> tuple[bytes, b
     keys = (*own[:4], tombstone(own.lock, owner))
     index = index_of(None, PREFIX)
     last = (CONFIRM, RECHECK, "PUBLISH", wake_channel(own.lock), release_channel(own.lock))
-    acquire = (owner, LEASE, member, 1, "hash", TOKEN_TTL, queued, "", *last)
+    acquire = (owner, LEASE, member, "hash", TOKEN_TTL, queued, "", *last)
     release = (owner, "", 0, "", "hash", TOKEN_TTL, *last)
     return (
         packed("EVALSHA", ACQUIRE.sha, len(keys) + 1, *keys, index, *acquire),
@@ -126,7 +126,7 @@ class BareHandoff(Bare):
     def acquire(self) -> None:
         """Acquire the lock, or enter the queue and wait."""
         self.socket.sendall(self.acquire_command)
-        # A release to nobody sends a message, too, and may come before the reply.
+        # A release without a waiter sends a message, too, and may come before the reply.
         while (reply := self._received())[0] == b"message":
             pass
         if reply[0] != 1:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 NAMES = (
     *("pair", "nested", "contention", "waiting", "startup"),
-    *("redis", "redis_each", "redis_waiters", "redis_leases", "redlock", "local"),
-    *("zookeeper", "sql", "documents", "stores", "readers", "semaphore"),
+    *("redis", "redis_each", "redis_waiters", "redis_leases", "redlock"),
+    *("zookeeper", "sql", "documents", "stores", "network", "readers", "semaphore", "idle"),
 )
 
 
