@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,12 @@ version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "index"
-exclude_patterns = ["_build"]
+
+HERE = Path(__file__).parent
+# The index names the decision records that the site publishes.
+PUBLISHED = re.findall(r"\]\((decisions/[\w.-]+)\)", (HERE / "index.md").read_text("utf-8"))
+RECORDS = {f"decisions/{file.name}" for file in (HERE / "decisions").glob("*.md")}
+exclude_patterns = ["_build", *sorted(RECORDS.difference(PUBLISHED))]
 
 html_theme = "furo"
 html_title = f"leaselock {version}"
@@ -35,14 +41,19 @@ python_maximum_signature_line_length = 80
 # Names of private types, which the signatures of public functions mention.
 nitpicky = False
 
-
-HERE = Path(__file__).parent
 # Pages at the root of the repository, which the site has, too: the build copies them to project/.
 ROOT_PAGES = (
     *("README", "CHANGELOG", "CONTRIBUTING", "SECURITY"),
     *("CODE_OF_CONDUCT", "AUTHORS"),
 )
 TO_ROOT_PAGE = re.compile(rf"\]\((?:\.\./)*({'|'.join(ROOT_PAGES)})\.md\)")
+
+# Pages beside the code that they describe, which the site does not have.
+TO_CODE_PAGE = re.compile(
+    r"\[([^\]]*)\]\((?:\.\./)*((?:src|tests|verification)/[^)#]+\.md)(#[^)]*)?\)"
+)
+PROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))["project"]
+SOURCE: str = PROJECT["urls"]["Source"]
 
 TO_PAGE = re.compile(r"\]\((/?[\w/.-]+)\.md\)")
 
@@ -61,8 +72,16 @@ def copy_root_pages(*_: object) -> None:
 def link_root_pages(_app: Sphinx, name: str, source: list[str]) -> None:
     """Let links to the pages of the repository's root lead to their copies."""
     source[0] = TO_ROOT_PAGE.sub(lambda found: f"](/project/{found[1].lower()}.md)", source[0])
+    source[0] = TO_CODE_PAGE.sub(code_page, source[0])
     if name == root_doc:
         source[0] += sidebar(source[0])
+
+
+def code_page(link: re.Match[str]) -> str:
+    """Return a link to a page of the repository; its path where the repository has no URL yet."""
+    if ".example/" not in SOURCE:
+        return f"[{link[1]}]({SOURCE}/blob/v{release}/{link[2]}{link[3] or ''})"
+    return f"{link[1]} (`{link[2]}`)"
 
 
 def sidebar(index: str) -> str:

@@ -152,8 +152,10 @@ def send(**message: object) -> None:
     print(json.dumps(message), flush=True)
 
 
-def main(role: str, folder: str, until: float, fault_at: float, lease: float) -> None:
-    """Work in *role* until *until*; the fault of the role is injected at *fault_at*."""
+def main(role: str, folder: str) -> None:
+    """Work in *role*, from when demo.py says until when, and when the fault is injected."""
+    send(ready=role)
+    until, fault_at, lease = map(float, sys.stdin.readline().split())
     worker = Worker(folder, until)
     if role == "unlocked":
         worker.without_lock()
@@ -170,4 +172,4 @@ def main(role: str, folder: str, until: float, fault_at: float, lease: float) ->
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], *map(float, sys.argv[3:]))
+    main(*sys.argv[1:])

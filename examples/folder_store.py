@@ -46,7 +46,6 @@ CAPABILITIES = Capabilities(
     clock_margin=0.001,
     detects_death=False,  # a dead client's lock is free when its lease ends
     inheritable=False,
-    token_ranges=True,
     min_hold=True,
     modes=ALL_MODES,  # the rules do this for every store
 )
