@@ -136,7 +136,7 @@ class Listener(BlockingNode):
         """The documents that have another version."""
         assert isinstance(request, Changes)
         room = self.store.room
-        request.interrupt.wakers.append(self._wake)
+        wake = request.interrupt.add(self._wake)
         try:
             with room.changed:
                 while not (changes := self._changes(request)):
@@ -148,7 +148,7 @@ class Listener(BlockingNode):
                     room.changed.wait(left)
                 return changes
         finally:
-            request.interrupt.remove(self._wake)
+            request.interrupt.remove(wake)
 
     def _changes(self, request: Changes) -> list[Changed]:
         found = [(name, self.store.found(name)) for name in request.versions]

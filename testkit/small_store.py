@@ -213,7 +213,7 @@ class SmallListener(BlockingNode):
 
     def call(self, request: Any, until: float) -> Sequence[Changed]:
         assert isinstance(request, Changes)
-        request.interrupt.wakers.append(self.noted)
+        wake = request.interrupt.add(self.noted)
         try:
             while not request.interrupt.is_set:
                 if self.ended:
@@ -227,7 +227,7 @@ class SmallListener(BlockingNode):
         except OutcomeUnknown as error:
             raise NotApplied(str(error), error.reason) from error
         finally:
-            request.interrupt.remove(self.noted)
+            request.interrupt.remove(wake)
 
     def changed(self, request: Changes, seconds: float) -> Sequence[Changed]:
         words = ["changes", dict(request.versions), seconds]

@@ -136,7 +136,7 @@ class CannotBeWoken(SmallListener):
 class CannotBeInterrupted(SmallListener):
     def call(self, request: Any, until: float) -> Sequence[Changed]:
         interrupt = request.interrupt.__class__()
-        request.interrupt.wakers.append(self.noted)
+        request.interrupt.add(self.noted)
         return super().call(Changes(request.versions, interrupt), until)
 
 

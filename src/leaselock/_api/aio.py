@@ -620,7 +620,9 @@ class AsyncLock:
         while lease.reference.left_by and lease.outer:  # an end that was interrupted
             lease = lease.outer
         lease.reference.left_by = weakref.ref(ending := UnderWay())
-        return self._driver.run(self._mutex.leave(exception, frame, ending))
+        leaving = self._mutex.leave(exception, frame, ending)
+        del ending  # the traceback of what interrupts this has the frame
+        return self._driver.run(leaving)
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""
@@ -954,7 +956,9 @@ class AsyncLockAll:
         while leases.group.left_by and leases.outer:  # as in `Lock`
             leases = leases.outer
         leases.group.left_by = weakref.ref(ending := UnderWay())
-        return self._driver.run(self._together.leave(exception, frame, ending))
+        leaving = self._together.leave(exception, frame, ending)
+        del ending
+        return self._driver.run(leaving)
 
     def __repr__(self) -> str:
         return f"<leaselock.AsyncLockAll {self._together.names()} on {self._driver.store}>"
@@ -1019,7 +1023,9 @@ class AsyncLeases:
         traceback: TracebackType | None,
     ) -> None:
         self._handle.group.left_by = weakref.ref(ending := UnderWay())
-        await self._driver.run(self._handle.leave(exception, ending))
+        leaving = self._handle.leave(exception, ending)
+        del ending
+        await self._driver.run(leaving)
 
     def __repr__(self) -> str:
         return f"<leaselock.AsyncLeases {self._handle.names()} on {self._driver.store}>"
@@ -1182,7 +1188,9 @@ class AsyncLease:
         traceback: TracebackType | None,
     ) -> None:
         self._handle.reference.left_by = weakref.ref(ending := UnderWay())
-        await self._driver.run(self._handle.end_body(exception, ending))
+        leaving = self._handle.end_body(exception, ending)
+        del ending
+        await self._driver.run(leaving)
 
     def __repr__(self) -> str:
         return (

@@ -616,7 +616,9 @@ class Lock:
         while lease.reference.left_by and lease.outer:  # an end that was interrupted
             lease = lease.outer
         lease.reference.left_by = weakref.ref(ending := UnderWay())
-        return self._driver.run(self._mutex.leave(exception, frame, ending))
+        leaving = self._mutex.leave(exception, frame, ending)
+        del ending  # the traceback of what interrupts this has the frame
+        return self._driver.run(leaving)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""
@@ -942,7 +944,9 @@ class LockAll:
         while leases.group.left_by and leases.outer:  # as in `Lock`
             leases = leases.outer
         leases.group.left_by = weakref.ref(ending := UnderWay())
-        return self._driver.run(self._together.leave(exception, frame, ending))
+        leaving = self._together.leave(exception, frame, ending)
+        del ending
+        return self._driver.run(leaving)
 
     def __repr__(self) -> str:
         return f"<leaselock.LockAll {self._together.names()} on {self._driver.store}>"
@@ -1007,7 +1011,9 @@ class Leases:
         traceback: TracebackType | None,
     ) -> None:
         self._handle.group.left_by = weakref.ref(ending := UnderWay())
-        self._driver.run(self._handle.leave(exception, ending))
+        leaving = self._handle.leave(exception, ending)
+        del ending
+        self._driver.run(leaving)
 
     def __repr__(self) -> str:
         return f"<leaselock.Leases {self._handle.names()} on {self._driver.store}>"
@@ -1170,7 +1176,9 @@ class Lease:
         traceback: TracebackType | None,
     ) -> None:
         self._handle.reference.left_by = weakref.ref(ending := UnderWay())
-        self._driver.run(self._handle.end_body(exception, ending))
+        leaving = self._handle.end_body(exception, ending)
+        del ending
+        self._driver.run(leaving)
 
     def __repr__(self) -> str:
         return (

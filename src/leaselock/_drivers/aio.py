@@ -220,12 +220,14 @@ class Aio(Driver):
         except BaseException as raised:
             failure = raised
         error = None
+        # What has interrupted it must not keep what it had in hand.
         operation.close()
+        failure = as_public(failure, self.store, self.typed)
         if not isinstance(failure, LeaselockError):
             self.look_again()
         try:
             # Not in the handler, so that its context is what the caller handles, if anything.
-            raise as_public(failure, self.store, self.typed)
+            raise failure
         finally:
             del failure  # it has this frame in its traceback
 

@@ -100,14 +100,16 @@ class Threads(Driver):
         except BaseException as raised:
             failure = raised
         error = None
-        # What it has in hand is not kept by the traceback of what has interrupted this.
-        operation.close()
+        # What has interrupted it must not keep what it had in hand: the renewer looks at once.
+        with self.monitor:
+            operation.close()
+        failure = as_public(failure, self.store, self.typed)
         if not isinstance(failure, LeaselockError):
             with self.monitor:
                 self.look_again()
         try:
             # Not in the handler, so that its context is what the caller handles, if anything.
-            raise as_public(failure, self.store, self.typed)
+            raise failure
         finally:
             del failure  # it has this frame in its traceback
 
@@ -143,14 +145,14 @@ class Threads(Driver):
         with self.monitor:
             if signal.is_set:
                 return True
-            signal.wakers.append(gate.release)
+            wake = signal.add(gate.release)
         try:
             while not gate.acquire(timeout=time_left(until)):
                 if time_left(until) <= 0.0:
                     break
         finally:
             with self.monitor:
-                signal.remove(gate.release)
+                signal.remove(wake)
         return signal.is_set
 
     def _in_background(self, operation: Operation[None]) -> None:

@@ -59,7 +59,7 @@ class WatchListener(BlockingNode):
         def is_over() -> bool:
             return interrupt.is_set or self._ended
 
-        interrupt.wakers.append(self._notify)
+        wake = interrupt.add(self._notify)
         try:
             # Checked after the callback is in place, so no interruption is missed.
             while not is_over():
@@ -75,7 +75,7 @@ class WatchListener(BlockingNode):
                     if not is_over():
                         self._wait(min(remaining, LONGEST_WAIT))
         finally:
-            interrupt.remove(self._notify)
+            interrupt.remove(wake)
         if self._ended:
             raise NotApplied(CLIENT_CLOSED)
         return ()

@@ -309,7 +309,7 @@ class Listener(BlockingNode):
             raise TypeError(f"not a request of a listener: {request!r}")
         with self.store.database.mutex:
             messages = self.messages = self.store.enter(request.client)
-        request.interrupt.wakers.append(self._wake)
+        wake = request.interrupt.add(self._wake)
         try:
             # Checked after the callback is in place, so no interruption is missed.
             if self.ended:
@@ -319,7 +319,7 @@ class Listener(BlockingNode):
         except Empty:
             message = None
         finally:
-            request.interrupt.remove(self._wake)
+            request.interrupt.remove(wake)
         return () if message is None else (message,)
 
     def _wake(self) -> None:

@@ -213,7 +213,7 @@ class BlockingConnection(Connection):
 
     def _listen(self, message: Listen, until: float) -> None:
         signal = message.signal
-        signal.wakers.append(self._cut)
+        wake = signal.add(self._cut)
         try:
             # Checked after the callback is in place, so no `set` is missed.
             while self.open and not (self.pushes or signal.is_set) and self.now() < until:
@@ -225,7 +225,7 @@ class BlockingConnection(Connection):
         except (OSError, codec().HiredisError, *NONSENSE):
             self.open = False
         finally:
-            signal.remove(self._cut)
+            signal.remove(wake)
 
     def _read_push(self, until: float) -> bool:
         """Read what arrives by then, if anything does; True at the end of the connection."""

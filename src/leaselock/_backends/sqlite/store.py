@@ -346,7 +346,7 @@ class Listener(BlockingNode):
             with self.file.mutex:
                 self.file.open(self.file.now())
                 liveness = self.file.begin_client(request.client)
-            request.interrupt.wakers.append(liveness.interrupt)
+            wake = request.interrupt.add(liveness.interrupt)
             try:
                 # Checked after the callback is in place, so no interruption is missed.
                 if self.ended:
@@ -356,7 +356,7 @@ class Listener(BlockingNode):
                 self.file.notify(claim_ids)
                 return claim_ids
             finally:
-                request.interrupt.remove(liveness.interrupt)
+                request.interrupt.remove(wake)
         except StoreError:
             raise
         except OSError as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 if TYPE_CHECKING:
@@ -142,6 +143,14 @@ class Signal:
     def __init__(self) -> None:
         self.is_set = False
         self.wakers: list[Callable[[], None]] = []
+
+    def add(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Call *function* at the next `set`. Return what `remove` takes, which is of this wait
+        alone: a `set` in another thread may still be busy with an earlier one.
+        """
+        wake = partial(function)
+        self.wakers.append(wake)
+        return wake
 
     def set(self) -> None:
         """Wake all that wait, now and until `clear`.
