@@ -106,6 +106,23 @@ WITH = (with_lock, with_nested, with_lease, several)
 OPERATIONS = (*WITH, try_finally, by_the_lock)
 
 
+class Observed:
+    """Sees what an interrupted operation has in hand when the renewer is told to look."""
+
+    def __init__(self, client: leaselock.Client) -> None:
+        self.client = client
+        self.tell = client._driver.look_again
+        self.under_way = False
+        client._driver.look_again = self
+
+    def __call__(self) -> None:
+        contexts = self.client._core.contexts.values()
+        holds = [hold for each in contexts for hold in each.registry.table.values()]
+        references = [reference for hold in holds for reference in hold.references]
+        self.under_way |= any(each.end is not None and each.in_hand() for each in references)
+        self.tell()
+
+
 class Trial(NamedTuple):
     """What an interrupt at one call led to."""
 
@@ -122,7 +139,7 @@ def interrupted(
     try:
         with client.lock("warm"):
             pass
-        interrupter, fault = Interrupter(at), ""
+        interrupter, observed, fault = Interrupter(at), Observed(client), ""
         try:
             sys.setprofile(interrupter)
             operation(client, name)
@@ -136,6 +153,8 @@ def interrupted(
                 fault = f"replaced by {error!r}"
         if not interrupter.where:
             return None
+        if observed.under_way:
+            fault = fault or "seems under way"
         if not fault and not is_free(rival, name):
             fault = "held"
     finally:

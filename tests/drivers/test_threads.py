@@ -91,6 +91,20 @@ def test_a_wait_ends_at_its_deadline_and_leaves_nothing_behind() -> None:
     assert signal.wakers == []
 
 
+def test_a_set_that_takes_long_does_not_end_the_next_wait() -> None:
+    """A listener waits by the same function each time, in a thread of its own."""
+    signal, waits = Signal(), list[Any]()
+
+    def wake() -> None:
+        if len(waits) == 1:
+            signal.remove(waits[0])
+            waits.append(signal.add(wake))
+
+    waits.append(signal.add(wake))
+    signal.set()
+    assert signal.wakers == waits[1:]
+
+
 def test_a_long_wait_is_made_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leaselock._drivers.system_env.LONGEST_WAIT", 0.01)
     signal = Signal()

@@ -180,7 +180,7 @@ class Attempts(Retry):
                 f"lease of {self.claim.lease:g} s: ask for a longer one"
             )
 
-    # --- what is told of it -----------------------------------------------------------------------
+    # --- its events -------------------------------------------------------------------------------
 
     async def report(
         self,

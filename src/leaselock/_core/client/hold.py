@@ -206,8 +206,9 @@ class Hold:
         if self.state in ASKED or self.state is State.ENDING:
             return self.in_hand()
         pending = self.pending_conversion
-        converts = self.upgrade is not None or (pending and pending.sender() is not None)
-        return bool(converts) or (self.in_hand() and not self.has_lease())
+        converts = pending is not None and pending.sender() is not None
+        waits = self.upgrade is not None
+        return waits or converts or (self.in_hand() and not self.has_lease())
 
     @property
     def depth(self) -> int:

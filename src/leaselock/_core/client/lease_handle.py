@@ -9,7 +9,7 @@ A lease *has its hold in hand* until it has ended, and while the operation that 
 | `leave` | the end of a body | the same, named by `__exit__` before | `release`, or the renewer |
 | `drop` | where nothing can be awaited | nothing | the renewer |
 | `withdraw` | `lock_all`, whose caller never saw it | the operation | that, then the renewer |
-| `detach` | the user | nothing | nobody: the store keeps it |
+| `detach` | the user | nothing | none is sent: the store keeps it |
 """
 
 from __future__ import annotations

@@ -37,12 +37,13 @@ class Unfinished:
         for hold in list(registry.table.values()):
             if hold.release_until:
                 continue
+            in_hand = hold.in_hand()
             # The drop of a fixed lease may be seen no sooner than at its end: warn of it first.
-            dropped = self._was_dropped(hold)
+            dropped = not in_hand and self._was_dropped(hold)
             hold.expire(now)
             if hold.prolonged:
                 hold.end_prolonging()  # unless a lease that needs it is left
-            if not hold.in_hand():
+            if not in_hand:
                 self._take_over(hold, dropped)
             elif hold.state is State.LOST:
                 self._lost(hold)
@@ -81,9 +82,9 @@ class Unfinished:
         return hold.owned and not gone
 
     def _was_dropped(self, hold: Hold) -> bool:
-        """Whether nothing has a hold in hand because its user has dropped it; warn of that."""
+        """Whether its user has dropped a lease that is held, and ours; warn of that."""
         dropped = any(map(LeaseReference.was_dropped, hold.references))
-        if not (dropped and hold.owned and hold.state is State.HELD) or hold.in_hand():
+        if not (dropped and hold.owned and hold.state is State.HELD):
             return False
         site = f", acquired at:\n{hold.call_site}" if hold.call_site else ""
         text = f"the lease on {hold.claim.name!r} (token {hold.token}) was dropped while held"
@@ -105,7 +106,8 @@ class Unfinished:
 
     def _end(self, hold: Hold) -> None:
         registry = self.registry
-        self._was_dropped(hold)
+        if not hold.in_hand():
+            self._was_dropped(hold)
         needs_release = self._needs_release(hold)
         hold.lose(CLIENT_CLOSED)
         registry.end(hold)

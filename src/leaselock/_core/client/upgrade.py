@@ -66,6 +66,9 @@ async def upgrade(
 class UpgradeWait(UnderWay):
     """One wait for a hold to become exclusive. `Mutex.cancel` sets `cancelled`, and wakes it."""
 
+    shared: SharedUpgrade
+    """What it has in common with the other waits for the same hold, from `run` on."""
+
     def __init__(
         self,
         registry: ClaimRegistry,
@@ -77,7 +80,6 @@ class UpgradeWait(UnderWay):
         self.registry = registry
         self.env = registry.env
         self.hold = hold
-        self.shared = SharedUpgrade()
         self.lock = lock
         self.is_released = is_released
         self.cancelled = False
@@ -100,7 +102,7 @@ class UpgradeWait(UnderWay):
     async def run(self) -> bool:
         """Wait; return whether the hold is exclusive."""
         hold, registry = self.hold, self.registry
-        shared = self.shared = hold.upgrade = hold.upgrade or self.shared
+        shared = self.shared = hold.upgrade = hold.upgrade or SharedUpgrade()
         shared.waits.add(self)
         try:
             while not self._is_done():

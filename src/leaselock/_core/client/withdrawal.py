@@ -1,7 +1,7 @@
 """The end of an acquisition that was not granted: its claim leaves the queue of the store.
 
 Nothing here is needed for the claim to go: its row is not in hand any more, and the renewer ends
-it. Here the store is told sooner.
+it. Here the release is sent sooner.
 """
 
 from __future__ import annotations
