@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 from testkit.servers.process import eventually
+from tests.pace import pace
 
 import leaselock
 from leaselock._cli import main
@@ -43,8 +44,10 @@ class Locks:
     def __init__(self, url: str, kinds: Mapping[str, str]) -> None:
         self.url = url
         self.kinds = kinds
-        self.holder = leaselock.Client(url, op_timeout=LIMIT)
-        self.waiter = leaselock.Client(url, op_timeout=LIMIT)
+        # At its end each tries for so long to release the damaged ones.
+        patience = 3.0 * pace()
+        self.holder = leaselock.Client(url, op_timeout=patience)
+        self.waiter = leaselock.Client(url, op_timeout=patience)
         self.threads: list[threading.Thread] = []
         self.patch = pytest.MonkeyPatch()
 
