@@ -223,6 +223,26 @@ def test_a_lock_that_most_masters_do_not_let_be_broken_is_not(fixture: Fixture) 
         other.run(operation)
 
 
+def test_a_master_that_nobody_has_seen_may_have_the_hold(fixture: Fixture) -> None:
+    """One is silent, one does not let it be broken: together they may be the majority."""
+    holder, other = Client(fixture, 1), Client(fixture, 2)
+    holder.acquire()
+    fixture.silent = {"m2"}
+    operation = other.locks.break_lock("a", None, other.until())
+    asked = list[str]()
+
+    def silent_later(address: Any, message: Any) -> list[Any]:
+        asked.append(address.host)
+        # It is sent the text of the script that inspects first.
+        if address.host == "m1" and asked.count("m1") > 2:
+            raise OutcomeUnknown("no answer")
+        return Client._send(other, address, message)
+
+    other.runners[0].answer = silent_later
+    with pytest.raises(OutcomeUnknown, match="could not be broken on most masters"):
+        other.run(operation)
+
+
 def test_a_minority_that_does_not_answer_is_released_later(fixture: Fixture) -> None:
     client = Client(fixture, 1)
     fixture.deaf = {"m2"}
