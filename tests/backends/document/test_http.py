@@ -149,6 +149,19 @@ def test_a_stream_that_is_an_error_ends_with_its_text(scripted: Callable[..., Ho
         stream.read()
 
 
+def test_an_error_without_a_text_ends_its_stream(scripted: Callable[..., Host]) -> None:
+    reply = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
+    stream = Stream(Pool([scripted(reply, OK)], now), "GET", "/", b"", {}, soon())
+
+    def read_until_the_end() -> None:
+        deadline = now() + 5.0
+        while now() < deadline:
+            stream.read()
+
+    with pytest.raises(OutcomeUnknown, match="the stream has ended"):
+        read_until_the_end()
+
+
 def test_a_host_that_is_not_known(scripted: Callable[..., Host]) -> None:
     pool = Pool([Host("no-such-host.invalid", 1)], now)
     with pytest.raises(StoreUnreachable, match="no-such-host"):

@@ -256,7 +256,7 @@ def test_a_cluster_has_markers_on_each_master_that_is_used(cluster: Cluster, col
     assert "fail" in levels(url)
     for key in markers_of(cluster)[owner.port]:
         owner.ask("SET", key, "0")
-    with pytest.raises(NotApplied, match=r"keys 'leaselock:layout:\{lock:\*' on each master"):
+    with pytest.raises(NotApplied, match=r"'leaselock:layout:\{lock:\[0-9\]\*' on each master"):
         use_by(colour, url)
     owner.ask("FLUSHALL")
 

@@ -17,7 +17,15 @@ from leaselock._backends.redis.backend import CAPABILITIES, RedisBackend
 from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.codec import CHANGED, shifts_replies
 from leaselock._backends.redis.connecting import new_connection, refusal
-from leaselock._backends.redis.keys import COUNTER, keys_of, lock_in, name_of, owner_of, slot_of
+from leaselock._backends.redis.keys import (
+    COUNTER,
+    keys_of,
+    lock_in,
+    name_of,
+    owner_of,
+    redissons,
+    slot_of,
+)
 from leaselock._backends.redis.layout_marker import LAYOUT, marker_keys
 from leaselock._backends.redis.legacy_formats import FORMS, LegacyBackend
 from leaselock._backends.redis.messages import (
@@ -566,7 +574,11 @@ def test_keys_of_others_are_no_locks() -> None:
     assert name_of("app:a", "lock:") is None
     assert name_of("leaselock:lock:{leaselock%3Aa}", "leaselock:") == "a"
     assert lock_in("another", COUNTER) is None
-    assert lock_in(f"{COUNTER}:a{{b}}", COUNTER) == "a{b}"
+
+
+@pytest.mark.parametrize("lock", ["a", "a{b}", "{x}a", "{x}{y}", "a}b", ":a"])
+def test_the_lock_of_a_counter_is_found_in_its_key(lock: str) -> None:
+    assert lock_in(redissons(COUNTER, lock), COUNTER) == lock
 
 
 def test_a_member_of_another_program_is_no_waiter() -> None:

@@ -57,7 +57,7 @@ class Line:
 
 def held(line: Any) -> SessionPool:
     pool = SessionPool(line, lambda: line, lambda: 0.0)
-    found = pool.sessions[CLAIM.id] = SessionConnection(line, Session("key", 1))
+    found = pool.by_claim[CLAIM.id] = SessionConnection(line, Session("key", 1))
     found.session.serve(CLAIM, "row")
     found.session.hold(7)
     return pool
@@ -118,14 +118,14 @@ def test_a_wait_cancelled_while_its_token_is_counted_is_not_granted() -> None:
             pass
 
         async def converse(self, *_: object) -> Any:
-            session = pool.sessions[CLAIM.id].session
+            session = pool.by_claim[CLAIM.id].session
             pool.wake([CLAIM.id])
             session.hold(7)
             return Grant(7, ())
 
     line: Any = Counting()
     pool = SessionPool(line, lambda: line, lambda: 0.0)
-    waiting = pool.sessions[CLAIM.id] = SessionConnection(line, Session("key", 1))
+    waiting = pool.by_claim[CLAIM.id] = SessionConnection(line, Session("key", 1))
     waiting.session.serve(CLAIM, "row")
     with pytest.raises(OutcomeUnknown, match="has ended meanwhile"):
         finished(pool.acquire("row", Acquire(CLAIM, True), 1.0))
@@ -178,7 +178,7 @@ def test_a_silent_session_does_not_hide_the_end_of_another() -> None:
     other = claim_of("m.1", "other", 2, 20.0)
     for claim in (silent, other):
         assert isinstance(fixture.acquire(claim), Grant)
-    sessions = fixture.store.sessions.sessions
+    sessions = fixture.store.sessions.by_claim
     connection: Any = sessions[silent.id].connection
     connection.lose()
     fixture.simulator.play(1.5 * LEASE)
@@ -272,6 +272,6 @@ def test_claims_whose_release_was_given_up_are_forgotten() -> None:
     pool = SessionPool(line, lambda: line, lambda: 0.0)
     for serial in range(MOST_DROPPED + 10):
         claim = claim_of("0" * 32, "a", serial, 30.0)
-        connection = pool.sessions[claim.id] = SessionConnection(line, Session("key", serial))
+        connection = pool.by_claim[claim.id] = SessionConnection(line, Session("key", serial))
         pool._drop(claim, connection)
     assert len(pool.dropped) == MOST_DROPPED

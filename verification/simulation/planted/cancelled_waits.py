@@ -37,7 +37,7 @@ def grant_of_a_cut_connection(patch: pytest.MonkeyPatch) -> None:
 
     def wake(pool: SessionPool, claim_ids: Iterable[str]) -> None:
         for claim_id in claim_ids:
-            found = pool.sessions.get(claim_id)
+            found = pool.by_claim.get(claim_id)
             if found is not None and not found.session.has_lease():
                 found.connection.cut()
 

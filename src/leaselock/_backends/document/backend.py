@@ -159,7 +159,13 @@ class DocumentBackend(QueueBackend):
             return OUTRUN
         try:
             reply = await self.engine.apply(
-                claim.name, claim.client, work, until, asker=claim.id, since=since, outrun=OUTRUN
+                claim.name,
+                claim.client,
+                work,
+                until,
+                asker=claim.id,
+                newer_than=since,
+                outrun=OUTRUN,
             )
         finally:
             self.turns.pass_on(claim.name)
@@ -308,7 +314,7 @@ class DocumentBackend(QueueBackend):
         self.waiters.changed = changed
         while self.listener is not None and not changed.is_set:
             versions = self.known.versions(self.waiters.to_report())
-            self.waiters.reported = versions
+            self.waiters.told_listener = versions
             if not versions:
                 break
             try:

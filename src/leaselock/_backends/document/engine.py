@@ -79,18 +79,21 @@ class Engine:
         until: float,
         *,
         asker: str = "",
-        since: float = FOREVER,
+        newer_than: float = FOREVER,
         urgent: bool = False,
         shown: bool = False,
         outrun: T | None = None,
     ) -> T:
-        """Carry out *work* on the document. What was seen after *since* is new enough to answer
-        without a write. To write, everything is: the store compares. If others change the document
-        until the time is over, the answer is *outrun*; NotApplied without one.
+        """Carry out *work* on the document. If others change it until the time is over, the answer
+        is *outrun*; NotApplied without one.
+
+        A decision that writes may be made on any view, because the store compares versions. One
+        that writes nothing is the answer only if the view is newer than *newer_than*, which nothing
+        known is by default; otherwise the document is read, and the decision made again.
         """
         view = self.known.views.get(name)
         found = None if view is None else view.found
-        fresh = view is not None and view.at > since and not view.stale
+        fresh = view is not None and view.at > newer_than and not view.stale
         began, slowest = self.now(), 0.0
         conflicts = 0
         while True:

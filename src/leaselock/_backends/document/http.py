@@ -435,6 +435,7 @@ class Stream:
                 self.lines.chunked = value.strip() == "chunked"
             elif name == "content-length" and value.strip().isdigit():
                 self.lines.remaining = int(value)
+                self.lines.ended = not self.lines.remaining
         self.header = b""
         return self.lines.feed(rest)
 

@@ -160,7 +160,8 @@ class KnownDocuments:
         """
         view = self.view(name)
         before = view.content
-        # A reply may be older than what was seen after its request was sent, and so may a report.
+        # The number of writes falls only when the document was deleted. A reply to a request that
+        # was sent after the last look has seen that; another reply, and a report, may be late.
         if content.n < before.n and (sent is None or sent <= view.at):
             return
         if content.n != before.n:

@@ -1,11 +1,19 @@
 """A document as a row that the `rules` work on, for one request.
 
-No clock of the store decides. A hold is over when this client has watched it unchanged for its
-time: its holder counts from before it wrote, this client from after it has read. `HoldRecord` has
-its times on the clock of this client.
+A hold is over when this client has watched it unchanged for its time: its holder counts from before
+it wrote, this client from after it has read. The store's clock can only show that the watch began
+earlier (`known`).
 
 Whether a waiter is alive, and whether it was before an offer that was not confirmed, is decided by
 the numbers of writes: `moment` is the number of the write that this request would make.
+
+| | |
+|---|---|
+| `now`, `expires`, `free_from`, `first_seen` | the clock of this client |
+| `wall` | Unix time, for tokens and for collecting garbage |
+| `stamp` | the latest time that the store's clock may show |
+| `n`, `beat`, `moment`, `last_seen`, `lapsed_offer` | numbers of writes, never seconds |
+| `lasts`, `free` | lengths of time, from the write `beat` on |
 """
 
 from __future__ import annotations

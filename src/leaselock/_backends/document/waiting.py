@@ -47,10 +47,10 @@ class Waiters:
     def reset(self) -> None:
         """Nothing waits."""
         self.by_claim: dict[str, Waiter] = {}
-        # Until when each name is to be reported, and the names that the listener was told.
-        self.listened: dict[str, float] = {}
-        self.reported: dict[str, Any] = {}
-        # What interrupts the renewer, once it has begun to wait.
+        # Until when each name is to be reported. The names that the listener was told, and what
+        # interrupts the renewer once it has begun to wait: both written by `wait_and_listen`.
+        self.report_until: dict[str, float] = {}
+        self.told_listener: dict[str, Any] = {}
         self.changed: Signal | None = None
 
     def expect(self, claim: Claim) -> None:
@@ -62,7 +62,7 @@ class Waiters:
         """The claim waits no more."""
         waiter = self.by_claim.pop(claim_id, None)
         if waiter is not None and waiter.waits and self.listens:
-            self.listened[waiter.name] = self.now() + LINGER
+            self.report_until[waiter.name] = self.now() + LINGER
 
     def note_answer(self, claim_id: str) -> None:
         """The claim was answered now: what was seen before is too old for its next answer."""
@@ -91,7 +91,7 @@ class Waiters:
         if waiter is None:
             return
         waiter.waits = True
-        if waiter.name not in self.reported and self.listens and self.changed is not None:
+        if waiter.name not in self.told_listener and self.listens and self.changed is not None:
             self.changed.set()
 
     def to_report(self) -> list[str]:
@@ -100,13 +100,13 @@ class Waiters:
         # In the order of the claims, as no set of texts is: a run can be repeated.
         waits = [waiter.name for waiter in self.by_claim.values() if waiter.waits]
         waited = dict.fromkeys(waits, FOREVER)
-        self.listened = {
+        self.report_until = {
             name: until
-            for name, until in self.listened.items()
+            for name, until in self.report_until.items()
             if until > now and name not in waited
         }
-        self.listened |= waited
-        return list(self.listened)
+        self.report_until |= waited
+        return list(self.report_until)
 
     # --- what wakes whom
 
@@ -115,10 +115,13 @@ class Waiters:
         self.wake([claim_id for claim_id, waiter in self.by_claim.items() if waiter.name == name])
 
     def wake_concerned(self, name: str, before: Content, content: Content, asker: str) -> None:
-        """Wake the claims that were granted the lock, that are not in the queue any more, and the
-        first waiter, when the holds or the first waiter have changed; of an offer those that may
-        have to show that they are alive; and those that watch, when the holds have changed or the
-        first waiter has come.
+        """Wake of the claims to the name, except for the *asker*:
+
+        * those that hold, when the holds have changed;
+        * the first waiter, when the holds have changed, or when it is a new one;
+        * of an offer also those behind it, which may have to show that they are alive;
+        * those that neither hold nor wait any more;
+        * those that watch, when the holds have changed, or when the first waiter has come.
         """
         if not self.by_claim:
             return

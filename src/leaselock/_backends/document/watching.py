@@ -125,6 +125,8 @@ class StreamListener(WatchListener):
             raise NotApplied(str(error), error.reason) from error
 
     def _wait(self, seconds: float) -> None:
+        # `_changed` stays locked meanwhile, unlike in the base class: so `_notify` must not lock
+        # it, and what is read is told in this thread.
         assert self.selector is not None
         with self._closing_on_errors():
             for key, _ in self.selector.select(min(seconds, CHECK_INTERVAL)):

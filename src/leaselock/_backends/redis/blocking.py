@@ -366,6 +366,6 @@ def timeval(seconds: float) -> bytes:
 
 def _is_tls_would_block(error: OSError) -> bool:
     """Whether a TLS socket says that nothing has arrived yet."""
-    from ssl import SSLWantReadError  # imported only where TLS is in use
+    from ssl import SSLWantReadError  # not imported for what a healthy plain socket does
 
     return isinstance(error, SSLWantReadError)

@@ -2,7 +2,7 @@
 
 A counter of ours expires some time after the last grant (`token_ttl`): because of the clock in it,
 tokens rise without it as well. Those that do not were written with `token_ttl=0`, by an earlier
-version or by Redisson.
+version or by Redisson, or by a legacy format: it counts from 1, so it is never deleted.
 """
 
 from __future__ import annotations

@@ -3,7 +3,15 @@
 One table says what each error reply means (hazards D14, G6): the command was not carried out.
 Temporary errors are retried until the deadline; the others need a change by the user. The commands
 of a script that came before one that failed remain carried out, so an error that is raised within
-a script is `ScriptFailed`; one that a script returns is returned before anything has changed.
+a script is `ScriptFailed`; one that a script returns says that its claim got nothing.
+
+| reply | next |
+|---|---|
+| NOSCRIPT | the same request with the text of the script, once |
+| MOVED, ASK | the other server, up to REDIRECTS times |
+| a temporary error | a pause, until the deadline |
+| no server is reached | a pause, until `patience`, which is shorter |
+| no reply | OutcomeUnknown |
 """
 
 from __future__ import annotations
@@ -164,7 +172,9 @@ class Executor:
         """Send commands to the server of *key*; the replies, the first of which is no error."""
         send = send or self.send
         tries = redirects = 0
-        loading, waited_for_loading, sha = False, False, ""
+        waited_for_loading = False
+        # Where this call sends the text of the script: other callers wait for that.
+        loading: tuple[Address, str] | None = None
         asking: Address | None = None
         patience = until
         while True:
@@ -173,9 +183,12 @@ class Executor:
                 address = asking or self.topology.known(key)
                 if address is None:
                     address = await self.find(key, until)
-                replies = await send(address, (ASKING, *commands) if asking else commands, until)
-                if loading:
-                    self.loading.discard((address, sha))
+                try:
+                    sent = (ASKING, *commands) if asking else commands
+                    replies = await send(address, sent, until)
+                finally:
+                    if loading is not None:
+                        self.loading.discard(loading)
             except OutcomeUnknown:
                 self.topology.forget(address)
                 raise
@@ -190,13 +203,12 @@ class Executor:
                 if not isinstance(problem, Exception):
                     return replies
                 code, _, rest = str(problem).partition(" ")
-                if code == "NOSCRIPT" and script is not None and not loading:
-                    sha = script.sha
-                    if (address, sha) in self.loading and not waited_for_loading:
+                if code == "NOSCRIPT" and script is not None and loading is None:
+                    if (address, script.sha) in self.loading and not waited_for_loading:
                         waited_for_loading = True  # another caller sends the text already
                         continue
-                    loading = True
-                    self.loading.add((address, sha))
+                    loading = address, script.sha
+                    self.loading.add(loading)
                     commands = (("EVAL", script.text, *commands[0][2:]), *commands[1:])
                     continue
                 if code in ("MOVED", "ASK") and redirects < REDIRECTS:

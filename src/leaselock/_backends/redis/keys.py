@@ -125,11 +125,13 @@ def lock_in(key: str, kind: str) -> str | None:
     if not key.startswith(start):
         return None
     rest = key[len(start) :]
-    if kind == COUNTER and not rest.startswith("{"):
-        return rest  # a key with braces, which Redisson does not enclose in others
     if rest.startswith(":"):
         return rest[1:]
-    return rest[1:-1] if rest.startswith("{") and rest.endswith("}") else None
+    inner = rest[1:-1]
+    enclosed = rest.startswith("{") and rest.endswith("}") and "{" not in inner
+    if kind == COUNTER and not enclosed:
+        return rest  # a key with braces of its own, which Redisson does not enclose in others
+    return inner if enclosed else None
 
 
 def expected_types(key: str) -> tuple[str, ...]:

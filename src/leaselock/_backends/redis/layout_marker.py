@@ -109,7 +109,11 @@ def _check(settings: Settings, address: Address, key: str, reply: Any) -> None:
 def _replace(settings: Settings, key: str) -> str:
     delete = f"`redis-cli DEL '{key}'`"
     if settings.topology == "cluster":
-        delete = f"the keys '{our(KIND, settings.prefix)[:-1]}*' on each master"
+        # That of each slot has a number behind the prefix.
+        beginning = our(KIND, settings.prefix)
+        if "{" not in settings.prefix:
+            beginning = beginning.removesuffix("}")
+        delete = f"the keys '{beginning}[0-9]*' on each master"
     return f"end the programs that lock with this prefix, and delete the marker: {delete}"
 
 

@@ -85,7 +85,7 @@ class Connection(abc.ABC):
         self.users = 0
         self.open = False
         self.began = now
-        # When the server answered last, or when a request was sent last.
+        # When the server answered last; on one that no tasks share, also when a request was sent.
         self.last_used = now
         # The pool that it belongs to; a new one after each `Pool.close`.
         self.generation: object = None

@@ -16,10 +16,10 @@ class ClaimVotes:
     __slots__ = ("failures", "given_back", "queued_at", "uncertain", "votes", "waiting_at")
 
     def __init__(self) -> None:
-        self.release()
-        self.stop_waiting()
+        self.forget_votes()
+        self.forget_wait()
 
-    def release(self) -> None:
+    def forget_votes(self) -> None:
         """No master has the claim, and no request about it is under way."""
         # Those of its latest try.
         self.votes: Votes | None = None
@@ -28,7 +28,7 @@ class ClaimVotes:
         # Whether a request for a vote may still be under way.
         self.uncertain = False
 
-    def stop_waiting(self) -> None:
+    def forget_wait(self) -> None:
         """The claim waits no more. Its votes are known on, unless they failed."""
         # The master where it queues, and the one that has answered that it is in the queue.
         self.queued_at: int | None = None
@@ -38,7 +38,7 @@ class ClaimVotes:
         if self.votes is not None and self.votes.failed:
             self.votes = None
 
-    def is_first(self) -> bool:
+    def nothing_under_way(self) -> bool:
         """Whether no request about it can be under way: a try that all refuse has done nothing."""
         return not (self.uncertain or self.given_back)
 
@@ -46,7 +46,7 @@ class ClaimVotes:
         """Whether nothing is left to know."""
         return (
             self.votes is None
-            and self.is_first()
+            and self.nothing_under_way()
             and self.queued_at is None
             and self.waiting_at is None
             and not self.failures
@@ -68,5 +68,5 @@ class ClaimVotes:
         return {master for master, _ in self.given_back}.difference(voted)
 
 
-# The record of a claim of which nothing is known.
+# The record of a claim of which nothing is known. It is never written.
 UNKNOWN = ClaimVotes()

@@ -1,4 +1,4 @@
-"""Doctor, setup and garbage collection of a Redlock: of one master after the other."""
+"""Doctor and garbage collection of a Redlock: of one master after the other."""
 
 from __future__ import annotations
 

@@ -114,13 +114,13 @@ class Redlock(Backend):
 
         The other masters may carry out the release that made it the first a little later.
         """
-        first = self.claims.get(claim.id, UNKNOWN).is_first()
+        nothing_sent = self.claims.get(claim.id, UNKNOWN).nothing_under_way()
         for tries_left in reversed(range(TRIES if wait else 1)):
             queue_master = self.all.queue_master()
             if wait:
                 self._queue_at(claim, queue_master)
             votes = await self._vote(claim, queue_master, wait, until)
-            if first:
+            if nothing_sent:
                 await self.all.hear_refusals(votes, until)
             granted = self.claims.get(claim.id, UNKNOWN).valid(votes.granted())
             won = self._won(votes, granted, queue_master)
@@ -140,7 +140,7 @@ class Redlock(Backend):
         try:
             busy = self._busy(votes, claim, queue_master)
         except NotApplied:
-            self._done_with(claim, certain=first)
+            self._done_with(claim, certain=nothing_sent)
             raise
         if not wait:
             # Only now: a claim that may yet be granted must not be given back. After a majority
@@ -279,7 +279,7 @@ class Redlock(Backend):
     def _done_with(self, claim: Claim, *, certain: bool = True) -> None:
         """No master has the claim, and it is *certain* that no request for it is under way."""
         if certain and (known := self.claims.get(claim.id)) is not None:
-            known.release()
+            known.forget_votes()
             self._drop_if_over(claim)
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
@@ -319,7 +319,7 @@ class Redlock(Backend):
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
         if (known := self.claims.get(claim.id)) is not None:
-            known.stop_waiting()
+            known.forget_wait()
             self._drop_if_over(claim)
         for master in self.masters:
             master.locks.forget(claim)

@@ -30,7 +30,9 @@ class Votes:
         self.answers: dict[int, Any] = {}
         self.errors: dict[int, StoreError] = {}
         self.changed = Signal()
+        # The try has no majority: a grant that comes later is given back.
         self.failed = False
+        # The claim does not try again: a master that has not answered is released, too.
         self.final = False
         # Whether a master that has answered may have the claim, though there is no majority.
         self.placed = False

@@ -33,12 +33,12 @@ class AwaitDisconnect(NamedTuple("AwaitDisconnect", []), Request["list[SessionCo
 
 
 class PipeOnly:
-    """Replaces epoll where the system has none: it watches nothing but the pipe."""
+    """Replaces epoll where the system has none: it watches nothing but what wakes it."""
 
-    def __init__(self, pipe: int) -> None:
-        self.pipe = pipe
+    def __init__(self, woken: int) -> None:
+        self.woken = woken
         self.waiting = new_poller()
-        self.waiting.register(pipe, POLLIN)
+        self.waiting.register(woken, POLLIN)
 
     def register(self, descriptor: int, events: int) -> None:
         """Other descriptors are not watched."""
@@ -47,15 +47,15 @@ class PipeOnly:
         """Other descriptors are not watched."""
 
     def poll(self, seconds: float) -> list[tuple[int, int]]:
-        """Wait for the pipe."""
+        """Wait until it is woken."""
         return self.waiting.poll(seconds * 1000)
 
     def fileno(self) -> int:
         """The descriptor to wait for."""
-        return self.pipe
+        return self.woken
 
     def close(self) -> None:
-        """The pipe is closed by the watcher."""
+        """The watcher closes what wakes it."""
 
 
 class DisconnectWatcher(wire.Protocol):
@@ -64,7 +64,7 @@ class DisconnectWatcher(wire.Protocol):
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
         self.sessions: dict[int, SessionConnection] = {}
-        # No pipe: on Windows only sockets can be waited for.
+        # No pipe for that: on Windows only sockets can be waited for.
         self.reader, self.writer = socket.socketpair()
         self.reader.setblocking(False)
         self.writer.setblocking(False)
@@ -92,7 +92,7 @@ class DisconnectWatcher(wire.Protocol):
 
     def wake(self) -> None:
         """End a wait."""
-        with contextlib.suppress(BlockingIOError):  # the pipe is full of earlier wake-ups
+        with contextlib.suppress(BlockingIOError):  # it is full of earlier wake-ups
             self.writer.send(b".")
 
     def steps(self, request: AwaitDisconnect, until: float) -> Any:

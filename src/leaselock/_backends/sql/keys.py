@@ -30,7 +30,7 @@ def number(kind: str, name: str) -> int:
 
 
 def word(kind: str, name: str) -> str:
-    """The key for MySQL: 57 characters, which no dialect truncates or changes in case."""
+    """The key for MySQL: 58 characters, which no dialect truncates or changes in case."""
     return "leaselock." + base64.b32encode(_digest(kind, name)[:30]).decode().lower()
 
 

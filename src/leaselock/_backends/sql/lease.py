@@ -1,4 +1,4 @@
-"""Protocol "lease": `core.rules`, each rule in a transaction that locks the row of the lock.
+"""Protocol "lease": `_core.rows.rules`, each rule in a transaction that locks the row of the lock.
 
 Acquiring a free lock and releasing a lock without waiters take one statement each. These see and
 change one row only, so the server decides by its newest version. The column "pending" counts what
@@ -71,8 +71,9 @@ class Lease:
         self.dialect = dialect
         self.head = HEAD
         self.renewal_wait = RENEWAL_WAIT
+        # Both are hints: a wrong entry costs one statement that changes nothing. The claims that
+        # wait; and the names that were held by others at the last request.
         self.waiting: set[str] = set()
-        # Names that were held by others at the last request: the fast path would fail.
         self.busy: set[str] = set()
         self.answers: Mapping[type, Callable[[Any, Requester, Executor], Awaitable[Any]]] = {
             Acquire: self._acquire,
@@ -156,6 +157,8 @@ class Lease:
     async def _renew(
         self, request: Renew, requester: Requester, executor: Executor
     ) -> tuple[bool | None, ...]:
+        # 1 the exclusive holds whose row no transaction has locked  2 the rest together, waiting
+        # RENEWAL_WAIT for each row  3 one by one; None for those that are still locked.
         # In the order of the names, so that two renewals of many locks cannot deadlock.
         claims = sorted(request.claims, key=lambda claim: claim.name)
         exclusive = [claim for claim in claims if claim.mode == "exclusive"]

@@ -3,6 +3,13 @@
 Everything that the rules may need is read in one script before they run. They decide on it as on a
 lock in memory, and the difference is written in one script after. So a transaction takes two round
 trips.
+
+Invariant: `leaselock_lock.pending` is the number of rows that the name has in the tables of holds,
+of waiters and of tombstones (with the watchers). Who inserts or deletes such a row changes it in
+the same transaction. At 0 the fast paths of `lease` see the row of the lock only.
+
+Read are the first waiters, the last two, and two on each side of the claim that asks. A decision
+that needs another one raises MoreWaiters, and is made again with more of them.
 """
 
 from __future__ import annotations

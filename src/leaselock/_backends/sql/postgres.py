@@ -272,10 +272,6 @@ class Postgres(DatabaseProtocol):
 
     # --- notifications ------------------------------------------------------------------------
 
-    def listen(self, channel: str) -> str:
-        """The statement that subscribes to a channel."""
-        return f'LISTEN "{channel}"'
-
     def notifications(self) -> Steps:
         """Wait until there are notifications, or the time is up."""
         payloads: list[str] = []

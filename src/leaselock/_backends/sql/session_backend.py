@@ -174,7 +174,7 @@ class SessionBackend(SessionLeases):
 
     def wake_all(self) -> None:
         """The same for all claims."""
-        self.wake(list(self.sessions.sessions))
+        self.wake(list(self.sessions.by_claim))
 
     def after_fork(self) -> None:
         """After a fork, or in a new loop: forget all holds."""

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 # A waiting statement lasts this long at most, in seconds; then it is sent again.
 MAX_SERVER_WAIT = 1.0
-RECHECK_INTERVAL = 60.0
+# When a waiter asks again that the server has not told.
+BUSY_RECHECK = 60.0
 
 
 class SessionLocks:
@@ -106,7 +107,7 @@ class SessionLocks:
         if request.wait:
             session.queue()
         holds = [SessionRow(*row).hold() for row in found.rows]
-        return Busy(holds[0] if holds else None, RECHECK_INTERVAL, (), holds=len(holds))
+        return Busy(holds[0] if holds else None, BUSY_RECHECK, (), holds=len(holds))
 
     async def _take(self, session: Session, executor: Executor, shared: Shared) -> int | None:
         values = self.values(session)

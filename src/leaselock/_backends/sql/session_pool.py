@@ -3,6 +3,13 @@
 Invariant: a connection is kept for another claim only if it is idle and owns nothing; otherwise it
 is closed. A cancelled request closes the connection of its claim, which also ends a wait in the
 server.
+
+| a connection leaves its claim | when | then it is |
+|---|---|---|
+| `_put_back` | it owns nothing | idle |
+| `_give_up` | a request has failed | lost and still open if it may hold, else as after `_drop` |
+| `_drop` | it must not be used again | closed, and remembered until a release has seen its end |
+| `end` | its lease is over: no release follows | closed, and not remembered |
 """
 
 from __future__ import annotations
@@ -70,7 +77,7 @@ class SessionPool:
 
     def reset(self) -> None:
         """Begin without connections."""
-        self.sessions: dict[str, SessionConnection] = {}
+        self.by_claim: dict[str, SessionConnection] = {}
         self.idle: dict[str, list[SessionConnection]] = {}
         self.watchers: dict[str, Any] = {}
         self.ended = Signal()
@@ -83,7 +90,7 @@ class SessionPool:
     async def acquire(self, protocol: str, request: Acquire, until: float) -> Grant | Busy:
         """One try; with `wait`, a claim that is not granted keeps its connection."""
         claim = request.claim
-        owned = self.sessions.get(claim.id)
+        owned = self.by_claim.get(claim.id)
         if owned is not None and owned.session.is_over():
             self._drop(claim, owned)
             owned = None
@@ -91,7 +98,7 @@ class SessionPool:
         if owned is None:
             owned = await self._connect(claim, until)
             owned.session.serve(claim, protocol)
-            self.sessions[claim.id] = owned
+            self.by_claim[claim.id] = owned
             self.dropped.pop(claim.id, None)
         connection = owned
 
@@ -115,7 +122,7 @@ class SessionPool:
 
     async def wait(self, claim: Claim, until: float) -> None:
         """Wait for the lock in the server."""
-        connection = self.sessions.get(claim.id)
+        connection = self.by_claim.get(claim.id)
         if connection is not None:
             session, timeout = connection.session, max(0.0, until - self.now())
             await self._converse(
@@ -127,7 +134,7 @@ class SessionPool:
 
     async def release(self, claim: Claim, until: float) -> Released:
         """Release the lock, or stop waiting."""
-        connection = self.sessions.get(claim.id)
+        connection = self.by_claim.get(claim.id)
         if connection is None:
             await self._end_of_dropped(claim, until)
             return ABSENT
@@ -149,7 +156,7 @@ class SessionPool:
 
     def end(self, claim: Claim) -> None:
         """Close the connection of a claim. The server need not answer, and releases the lock."""
-        connection = self.sessions.get(claim.id)
+        connection = self.by_claim.get(claim.id)
         if connection is not None:
             self._drop(claim, connection)
             self.dropped.pop(claim.id, None)  # it is not released again
@@ -173,7 +180,7 @@ class SessionPool:
 
     async def convert(self, claim: Claim, mode: Mode, until: float) -> Converted:
         """Let a writer become a reader. Repeated, it changes nothing."""
-        connection = self.sessions.get(claim.id)
+        connection = self.by_claim.get(claim.id)
         if connection is None or not connection.session.has_lease():
             return Converted(None, 0.0, ())
         session = connection.session
@@ -208,13 +215,13 @@ class SessionPool:
         return tuple(answers[claim.id] for claim in claims)
 
     def _is_busy(self, claim: Claim) -> bool:
-        connection = self.sessions.get(claim.id)
+        connection = self.by_claim.get(claim.id)
         return connection is not None and bool(connection.limit.slots)
 
     async def _send_ping(
         self, claim: Claim, pinged: list[tuple[Claim, SessionConnection, Slot]], until: float
     ) -> bool | None:
-        connection = self.sessions.get(claim.id)
+        connection = self.by_claim.get(claim.id)
         if connection is None or connection.session.is_over():
             return False
         if self.now() >= until:
@@ -229,13 +236,13 @@ class SessionPool:
     async def _received(
         self, claim: Claim, connection: SessionConnection, request: Send | Receive, until: float
     ) -> bool:
-        if self.sessions.get(claim.id) is not connection:
+        if self.by_claim.get(claim.id) is not connection:
             return False
         try:
             await Call(connection.connection, request, until)
         except (OutcomeUnknown, SqlError):
             self._give_up(claim, connection)
-        return self.sessions.get(claim.id) is connection and not connection.session.is_over()
+        return self.by_claim.get(claim.id) is connection and not connection.session.is_over()
 
     async def inspect(self, protocol: str, request: Inspect, until: float) -> tuple[LockState, ...]:
         """Holders and waiters."""
@@ -274,7 +281,7 @@ class SessionPool:
         return answer
 
     def _check_owner(self, claim: Claim, connection: SessionConnection) -> None:
-        if self.sessions.get(claim.id) is not connection:
+        if self.by_claim.get(claim.id) is not connection:
             raise OutcomeUnknown(f"the claim to {claim.name!r} was released meanwhile")
 
     def _check_server(self, protocol: str, settings: set[str]) -> None:
@@ -317,7 +324,7 @@ class SessionPool:
 
     def _put_back(self, claim: Claim) -> None:
         """The claim is over, and its session owns nothing."""
-        connection = self.sessions.pop(claim.id, None)
+        connection = self.by_claim.pop(claim.id, None)
         if connection is None:
             return
         if connection.session.is_over() or not connection.connection.usable:
@@ -347,15 +354,15 @@ class SessionPool:
         until the claim is released, or its lease ends: closed now, it would free the lock before
         its holder knows of the loss.
         """
-        if self.sessions.get(claim.id) is connection:
+        if self.by_claim.get(claim.id) is connection:
             connection.session.give_up()
             if connection.session.state is State.ENDED:
                 self._drop(claim, connection)
 
     def _drop(self, claim: Claim, connection: SessionConnection) -> None:
         """The claim is over, whatever its session owns."""
-        if self.sessions.get(claim.id) is connection:
-            del self.sessions[claim.id]
+        if self.by_claim.get(claim.id) is connection:
+            del self.by_claim[claim.id]
             self.dropped[claim.id] = connection.session
             if len(self.dropped) > MOST_DROPPED:
                 # Its release was given up long ago.
@@ -397,7 +404,7 @@ class SessionPool:
     def wake(self, claim_ids: Iterable[str]) -> None:
         """End the waits of these claims. Their connections are cut, so they lose their places."""
         for claim_id in claim_ids:
-            connection = self.sessions.get(claim_id)
+            connection = self.by_claim.get(claim_id)
             if connection is not None and not connection.session.has_lease():
                 connection.session.give_up()
                 connection.connection.cut()
@@ -407,7 +414,7 @@ class SessionPool:
         self.ended.set()
         for watcher in self.watchers.values():
             watcher.wake()
-        self.wake(list(self.sessions))
+        self.wake(list(self.by_claim))
 
     def close(self) -> None:
         """Forget all sessions; the pool closes their connections."""

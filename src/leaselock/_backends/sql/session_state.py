@@ -60,7 +60,8 @@ class Session:
         self.key = key
         self.backend = backend
         self.state = State.IDLE
-        # The table of sessions has a row of it, which may be of an earlier claim.
+        # It has drawn a token and has a row in the table of sessions, perhaps of an earlier claim:
+        # MySQL then changes both rows, and inserts none. If one is not there, they are inserted.
         self.recorded = False
         self.protocol = ""
         self.claim: Claim | None = None

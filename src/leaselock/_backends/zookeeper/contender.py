@@ -1,7 +1,8 @@
 """What this client knows of one claim: its nodes, its conversion, and what it watches.
 
-Invariant: only the process that acquires the claim creates and replaces its node. The maintenance
-process may end it at any moment; after that no other node of the same owner is created.
+Invariant: only the operation that acquires or converts the claim creates and replaces its nodes.
+The background operation may end it at any moment; after that no other node of the same owner is
+created.
 """
 
 from __future__ import annotations
@@ -55,7 +56,15 @@ class Change(StrEnum):
 
 
 class Conversion:
-    """The conversions of one hold, which are made one after the other."""
+    """The conversions of one hold, which are made one after the other.
+
+    | change | nodes that may exist beside its own | left by |
+    |---|---|---|
+    | NONE | none; or, until `reset`, those of the conversion before | `begin_…` |
+    | UPGRADING | the upgrade | `complete_upgrade`, `give_up`, `begin_replacement` |
+    | UPGRADED | the upgrade, and both are needed | `give_up`, `begin_replacement` |
+    | REPLACING | an upgrade; the weaker one, perhaps instead of its own | `end_replacement` |
+    """
 
     __slots__ = ("change", "readers", "running", "step", "upgrade", "weaker")
 
@@ -145,7 +154,9 @@ class Contender:
         return self.stage is not Stage.NEW
 
     def hold_by(self, node: Node) -> None:
-        """This is its node."""
+        """This is its node. Of the protocol "single" it has no token, so that a hand-over without a
+        request is never trusted there.
+        """
         self.node = node
         if self.stage is not Stage.ENDED:
             self.stage = Stage.PRESENT

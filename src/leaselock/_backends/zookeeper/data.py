@@ -1,5 +1,6 @@
-"""The data of a node: JSON about its contender, for people to read. Only three numbers decide
-anything: `NodeData.token`, `waits_for` and `permits`.
+"""The data of a node: JSON about its contender, for people to read. What decides is
+`NodeData.token`, `waits_for` and `permits`, the owner where the name of the node does not have it,
+and in the metadata the numbers of numbered permits.
 
 Other programs store other data: kazoo's lock an identifier, Curator's the address of its host in
 four or sixteen bytes. It is shown as far as it can be interpreted.
@@ -26,7 +27,7 @@ class NodeData(NamedTuple):
     metadata: str
     since: float
     owner: str
-    """The owner of the node if it is one of ours. Only the protocol "single" needs it."""
+    """The owner of the node if it is one of ours."""
     token: int = 0
     """The token of its hold, if that is not the transaction that wrote the node."""
     waits_for: int = 0

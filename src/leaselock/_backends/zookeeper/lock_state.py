@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._backends.zookeeper.data import read, token_of
 from leaselock._backends.zookeeper.requests import Node
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from leaselock._backends.zookeeper.queue_order import Entry
 
 Contending = tuple["Entry", Node]
+
+
+class Upgrade(NamedTuple):
+    """An update lock that is to become exclusive."""
+
+    update: Node
+    """The node by which it holds."""
+    node: Node
+    """The node that waits for the readers before it."""
 
 
 def hold_record(
@@ -53,40 +62,42 @@ def lock_state(name: str, queue: Sequence[Contending]) -> LockState:
     """The state of a lock with this queue, in its order."""
     updates = {entry.owner: node for entry, node in queue if entry.mode == "update"}
     upgrades = [
-        (updates[entry.owner], node)
+        Upgrade(updates[entry.owner], node)
         for entry, node in queue
         if entry.mode == "exclusive" and entry.owner in updates
     ]
-    theirs = [upgrade.path for _, upgrade in upgrades]
+    theirs = [upgrade.node.path for upgrade in upgrades]
     holds: list[Contending] = []
     waiting: list[Claim] = []
     before: list[Mode] = []
     for entry, node in queue:
         if node.path in theirs:
             continue
-        behind = [up for update, up in upgrades if entry.mode == "shared" and _holds(update, holds)]
+        in_the_way = [
+            upgrade.node
+            for upgrade in upgrades
+            if entry.mode == "shared" and _holds(upgrade.update, holds)
+        ]
         free = all(mode in COMPATIBLE_MODES[entry.mode] for mode in before)
-        if free and all(is_before(node, upgrade) for upgrade in behind):
+        if free and all(is_before(node, upgrade) for upgrade in in_the_way):
             holds.append((entry, node))
         else:
             waiting.append(waiting_claim(name, node, entry.mode))
         before.append(entry.mode)
     records = [_upgraded(one, upgrades, len(holds)) for one in holds]
-    fields = sorted((record for record in records if record), key=lambda record: record.token)
-    return LockState(name, tuple(HoldState(one, None) for one in fields), tuple(waiting))
+    by_token = sorted((record for record in records if record), key=lambda record: record.token)
+    return LockState(name, tuple(HoldState(one, None) for one in by_token), tuple(waiting))
 
 
 def _holds(node: Node, holds: Sequence[Contending]) -> bool:
     return any(node is held for _, held in holds)
 
 
-def _upgraded(
-    held: Contending, upgrades: Sequence[tuple[Node, Node]], holds: int
-) -> HoldRecord | None:
+def _upgraded(held: Contending, upgrades: Sequence[Upgrade], holds: int) -> HoldRecord | None:
     """The hold as it is with its upgrade, which is complete when it is the only hold."""
     entry, node = held
     record = hold_record(node, entry.mode)
-    upgrade = next((up for update, up in upgrades if update is node), None)
+    upgrade = next((each.node for each in upgrades if each.update is node), None)
     if record is None or upgrade is None:
         return record
     if holds > 1:

@@ -109,7 +109,13 @@ class QueueBackend(EnteringBackend):
     # --- acquiring -------------------------------------------------------------------------------
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
-        """Acquire the lock, or enter the queue."""
+        """Acquire the lock, or enter the queue.
+
+        A token is greater than all earlier ones. A contender is *outdated* if a greater one may
+        have been granted since its node was written, by an upgrade, an update or another token that
+        was drawn. It then draws one by writing its node, and looks again that nothing is ahead: a
+        token that was drawn at this node is final.
+        """
         if claim.mode == "permits":
             return await self.semaphores.acquire(claim, wait=wait, until=until)
         contender = self.contender(claim)

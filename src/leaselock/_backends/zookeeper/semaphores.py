@@ -17,8 +17,9 @@ held, because a claim becomes a hold in one transaction, and the queue is listed
 So at any time the latest one that holds has counted all others, and they are within the limit.
 Invariant 2: who takes permits while none are held writes their number again. So a claim that has
 seen the semaphore idle, and may change the number, is refused by its check if it is not idle now.
-Invariant 3: who takes numbered permits writes the node of the queue, which was read before the
-numbers of the others. So of two that have chosen the same number, the later one is refused.
+Invariant 3: who takes numbered permits writes the queue's own node, `<lock>-__lock__`, which was
+read before the numbers of the others. So of two that have chosen the same number, the later one is
+refused.
 
 A name that is in use as a lock has contenders among the children of its node. Both kinds look for
 the other after they have created a node, so at least the later one finds it.
@@ -273,9 +274,13 @@ class Semaphores:
     ) -> int | LimitMismatch | NotApplied:
         """The number of permits for the claim, or why it cannot wait.
 
-        While the semaphore is in use, a claim must agree with what is stored; one that has may wait
-        on when that is changed. A claim to an idle one decides; one that does not may wait for
-        those before it to do so.
+        | the semaphore | the number |
+        |---|---|
+        | its node has contenders of a lock | none: a mismatch |
+        | idle, and the claim is the first | its own; without one, what is stored |
+        | idle, and others are before it | the same; if it is too small, it may wait for theirs |
+        | in use | what is stored: the claim's own must be that, or none |
+        | in use, and the claim has agreed before | what is stored |
         """
         claim, stored, permits = contender.claim, view.stored, view.permits
         if error := foreign_data(claim.name, view.node):

@@ -90,7 +90,17 @@ class RenewalReads:
 
 
 class SessionBackend(Maintenance):
-    """The claims of one client by one protocol."""
+    """The claims of one client by one protocol.
+
+    | a claim | is in |
+    |---|---|
+    | waits | `contenders` |
+    | holds | `contenders` and `leases` |
+    | whose lease is over | `pending_deletes`, with the stage ENDED |
+    | released | none |
+
+    `signals` has those that wait for a wake-up, `observed` those that only watch their lock.
+    """
 
     def __init__(self, connection: Connection, root: str, now: Callable[[], float]) -> None:
         capabilities = CAPABILITIES._replace(session_timeout=connection.timeout)

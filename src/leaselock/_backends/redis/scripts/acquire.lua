@@ -13,8 +13,12 @@
 --        {-1}  the claim was given up for good
 --        {-2, permits}  the lock is in use as a semaphore; as a lock, if that is -1
 --        NOTALOCK and the type, if the key is not a lock
--- As in each script, an error is returned before anything has changed. One that a command raises may
--- leave a part of the work behind.
+-- As in each script, an error that is returned says that this claim got nothing; others may have been
+-- granted. One that a command raises may leave a part of the work behind.
+--
+-- In this order, each step replies if it can: 1 a tombstone  2 nothing exists: grant  3 one exclusive
+-- hold and no waiter: refuse  4 only exclusive holds and waiters: confirm, or queue  5 all else: remove
+-- the holds that have ended, confirm, promote, compare the limit, grant, refuse.
 
 -- include keys.lua
 
@@ -26,8 +30,8 @@ local gone = KEYS[6]
 local existing = redis.call('EXISTS', lock, queue, handoff, gone, gone, gone, gone)
 if existing >= 4 then return {-1} end
 -- It only takes the lock, and does not keep it taken.
-local alone = ARGV[11] == '1' and not ARGV[14]
-if existing == 0 and alone then
+local plain = ARGV[11] == '1' and not ARGV[14]
+if existing == 0 and plain then
   -- include grant.lua
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
@@ -43,7 +47,7 @@ end
 -- An exclusive claim is not granted beside others, and a refusal names one of them.
 local known, holds = nil, nil
 if existing > 0 and ARGV[11] == '1' then known, holds = read() end
-if alone and ARGV[12] == '0' and holds and #holds == 1 and holds[1].owner ~= owner
+if plain and ARGV[12] == '0' and holds and #holds == 1 and holds[1].owner ~= owner
   and not known.foreign and mode_of(known, holds[1]) == 'exclusive' then
   -- The most frequent refusal, without what only others need.
   return {0, redis.call('PTTL', lock), -1, ARGV[13], holds[1].owner, holds[1].about, 1}
@@ -90,7 +94,7 @@ if existing > 0 then
   state.holds = holds
   local wrong = state.load(owner, ARGV[11] == '0', known)
   if wrong then return wrong end
-  if state.mode == 'exclusive' and alone then
+  if state.mode == 'exclusive' and plain then
     if not state.own then return held_by_one() end
     local token = confirmed_alone()
     if token then return {1, token} end
@@ -210,7 +214,7 @@ local function refused(ahead)
   return busy(left, oldest, math.max(1, #state.holds))
 end
 
-local wrong = state.collect()
+local wrong = state.remove_ended()
 if not wrong and claim.kind == 'permits' then wrong = state.load_limit() end
 if wrong then return wrong end
 local again = state.own and confirmed()

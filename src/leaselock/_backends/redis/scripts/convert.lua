@@ -12,7 +12,7 @@
 
 local owner, address, step, target = ARGV[8], ARGV[9], tonumber(ARGV[10]), ARGV[11]
 local STRENGTH = {shared = 0, update = 1, upgrading = 1, exclusive = 2}
-local wrong = state.load(owner, true) or state.collect()
+local wrong = state.load(owner, true) or state.remove_ended()
 if wrong then return wrong end
 if not state.own then
   state.promote_waiters(false)
@@ -52,6 +52,7 @@ elseif state.upgrading and step == state.step_of(about) and string.sub(state.upg
 end
 local failed = state.promote(owner, false).wrong
 if failed then
+  -- Only an upgrade is undone: a client counts on the weaker mode from the moment it asks for it.
   if unconverted then
     redis.call('HDEL', lock, 'upgrading')
     redis.call('HSET', lock, 'about:' .. owner, unconverted)

@@ -120,11 +120,15 @@ function state.several()
   -- include several.lua
 end
 
--- Complete an upgrade whose hold is the only one, and grant each claim that fits. Returns what stays
--- in the queue: any claim; an update; a closed one, behind which nothing is granted; or whether the
--- lock is left to others, as it *may* be. A claim without a subscriber is removed, at the latest when
--- others wait for it. *me* asks, and is told by the reply. *heads* are the first two waiters, where
--- the caller knows them.
+-- Complete an upgrade whose hold is the only one, and grant each claim that fits. A claim without a
+-- subscriber is removed, at the latest when others wait for it. *me* asks, and is told by the reply.
+-- *heads* are the first two waiters, where the caller knows them. Returns what stays in the queue:
+--   any             the position behind the last claim that was passed over; nil if there is none
+--   update          one of these is an update
+--   closed          behind the last one of these nothing is granted
+--   none            the queue is empty
+--   left_to_others  nothing is granted now: the lock is left to others, as it *may* be
+--   wrong           an error; claims before it may have been granted
 function state.promote(me, may, heads)
   local ahead, first, granted = {}, nil, false
   if state.upgrading and state.used == 1 then ahead.wrong = state.complete(me) end
@@ -209,7 +213,7 @@ end
 function state.promote_waiters(may, heads)
   local none = heads and not heads[1]
   if state.upgrading or not none then
-    if state.next_end and state.collect() then return end
+    if state.next_end and state.remove_ended() then return end
     local ahead = state.promote('', may, heads)
     none = ahead.none or ahead.wrong
     -- The next one may not know that the lock is free.

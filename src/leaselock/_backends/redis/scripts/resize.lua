@@ -6,7 +6,7 @@
 
 -- include all.lua
 
-local wrong = state.load('', true) or state.load_limit() or state.collect()
+local wrong = state.load('', true) or state.load_limit() or state.remove_ended()
 if wrong then return wrong end
 local semaphore = state.is_semaphore() ~= false
 if semaphore then

@@ -1,4 +1,8 @@
--- What only locks with several holds need: readers beside an update, or permits.
+-- What only locks with several holds need: readers beside an update, or permits. It is the text of
+-- state.several() in queue.lua, and uses lock.lua, grant.lua and marks_in.
+--
+-- Who writes mode, used, update, upgrading, limit or next_end of the hash writes the field of `state`,
+-- too, and sets state.holds to nil.
 
 -- The token and the claim of a record, which begins with the token, the lifetime and the time of the
 -- grant. A hold without a record counts as one. The claim is nil if the record cannot be read.
@@ -68,7 +72,7 @@ function state.remove(owner, permits)
   redis.call('HSET', state.lock, 'used', state.used)
 end
 
--- The same for a hold beside others.
+-- As `state.write` in queue.lua, for a hold beside others.
 function state.write_beside(claim, token, lease, offered)
   local member, owner = claim.member, claim.owner
   local first = not state.mode
@@ -110,7 +114,7 @@ function state.recall(mine)
 end
 
 -- Remove the holds that have ended; returns an error, if there is one.
-function state.collect()
+function state.remove_ended()
   if not state.next_end or state.now_ms() < state.next_end then return nil end
   local first, last, lapsed, found = nil, nil, false, state.all_holds()
   for _, hold in ipairs(found) do

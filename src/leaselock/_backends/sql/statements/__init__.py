@@ -28,7 +28,7 @@ Part = str | tuple[str, Values]
 Script = tuple[Part, ...]
 # The name of a statement whose text is given by its parameter.
 RAW = "raw"
-# Parameters that are numbers. The others are texts.
+# Parameters that PostgreSQL is told to be numbers, when it prepares. The others are texts there.
 NUMBERS = frozenset(
     (
         *("backend", "before", "exclusives", "expires", "free_from", "key"),

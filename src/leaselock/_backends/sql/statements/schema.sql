@@ -7,7 +7,8 @@ CREATE TABLE IF NOT EXISTS leaselock_fact (
 
 -- One row per name: its exclusive holder by protocol "lease", and the token counter that all protocols
 -- share. Times are microseconds since 1970 by the clock of the server. "pending" counts
--- the other holds, the waiters and the tombstones of the name. While it is 0, one statement acquires or releases the lock.
+-- the other holds, the waiters, the watchers and the tombstones of the name. While it is 0, one statement acquires or
+-- releases the lock.
 -- The lock stays taken until "free_from", even if its hold ends before. "permits" is the limit of a semaphore. A hold
 -- is "offered" until its waiter confirms it. "lapsed_offer" is the time of the last one that was not confirmed: waiters
 -- that have not asked since are passed over.

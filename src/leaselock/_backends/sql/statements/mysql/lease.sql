@@ -1,3 +1,6 @@
+-- "wait_timeout" is 1 within a transaction, so that a client that stops frees its rows, and 3600 outside.
+-- /*!80001 is for MySQL from 8.0.1 on, /*M!100600 for MariaDB from 10.6 on. MySQL counts changed rows only.
+
 -- begin
 -- A client that stops inside a transaction must not block the row for long.
 SET SESSION wait_timeout = 1; START TRANSACTION

@@ -1,3 +1,8 @@
+-- Each session takes in this order: the liveness key (its row counts while that is held); the lock, which
+-- is another key, or a row in a transaction; and the token of leaselock_lock.
+-- LAST_INSERT_ID(x) hands x to the next statement of the message, and to the client as the number of the
+-- result. A statement that matched no row leaves the old value: what tells is how many rows it changed.
+
 -- session settings
 -- Overrides every setting that ends an idle session. A holder proves its life more often than that;
 -- if it cannot, the server ends the session after :silence, and no sooner.

@@ -1,3 +1,6 @@
+-- Each session takes in this order: the liveness key (its row counts while that is held); the lock, which
+-- is another key, or a row in a transaction; and the token of leaselock_lock.
+
 -- session settings
 -- Overrides every setting that ends an idle session. A holder proves its life more often than that;
 -- if it cannot, the server ends the session after :silence, and no sooner. A session that
