@@ -181,9 +181,9 @@ class Comparison:
         """Forget a claim that was released."""
         self.backend.forget(claim)
         # All clients share one listener here, so none may take over the subscription of another.
-        listener = self.runner.store.listener
-        for group in list(listener.kept):
-            listener._end(group)
+        subscriptions = self.runner.store.listener.subscriptions
+        for group in list(subscriptions.kept):
+            subscriptions.end(group)
         channels = self.channels.pop(claim.id, ())
         if channels and claim.client in self.subscribers:
             kept = {c for its in self.channels.values() for c in its}

@@ -11,8 +11,8 @@ from verification.models.redis_data import Hash
 from verification.simulation.judge import CALM_STALL, Judge, Violation
 
 from leaselock._backends.redis.keys import PREFIX, holder_of, index_of, keys_of, wake_channel
-from leaselock._backends.redis.listener import RECHECK_MS
 from leaselock._backends.redis.scripted_backend import CONFIRM_WITHIN_MS
+from leaselock._backends.redis.waiters import RECHECK_MS
 from leaselock._core.client.hold import State
 from leaselock._core.contract.effects import FOREVER
 

@@ -24,8 +24,8 @@ from verification.simulation.redis import RedisScenario
 from verification.simulation.redis_judge import STALL, check_listed
 
 from leaselock._backends.redis.keys import keys_of
-from leaselock._backends.redis.listener import RECHECK_MS
 from leaselock._backends.redis.records import held_of, waiter_of
+from leaselock._backends.redis.waiters import RECHECK_MS
 from leaselock._core.client.hold import State
 from leaselock._core.contract.backend import ALL_MODES
 from leaselock._core.contract.effects import FOREVER

@@ -14,7 +14,7 @@ from testkit.servers.process import eventually
 from testkit.servers.redis import Redis
 
 import leaselock
-from leaselock._backends.redis import listener
+from leaselock._backends.redis import subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -118,7 +118,7 @@ def channels(server: Redis) -> list[str]:
 def test_a_contended_cycle_needs_no_subscription(
     fixture: Fixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "KEEP", LONG)
+    monkeypatch.setattr(subscriptions, "KEEP", LONG)
     fixture.cycle()
     before = fixture.subscriptions()
     assert before > 0
@@ -128,7 +128,7 @@ def test_a_contended_cycle_needs_no_subscription(
 
 
 def test_an_unused_subscription_ends(fixture: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "KEEP", 0.001)
+    monkeypatch.setattr(subscriptions, "KEEP", 0.001)
     fixture.cycle()
     before = fixture.subscriptions()
     assert before > 0
@@ -140,7 +140,7 @@ def test_an_unused_subscription_ends(fixture: Fixture, monkeypatch: pytest.Monke
 def test_a_kept_subscription_that_the_server_has_ended_is_made_again(
     fixture: Fixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "KEEP", LONG)
+    monkeypatch.setattr(subscriptions, "KEEP", LONG)
     fixture.cycle()
     before = fixture.subscriptions()
     fixture.server.ask("CLIENT", "KILL", "TYPE", "pubsub")
@@ -152,7 +152,7 @@ def test_messages_for_earlier_claims_are_dropped(
     fixture: Fixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing reads a thread's connection while its subscription is kept."""
-    monkeypatch.setattr(listener, "KEEP", LONG)
+    monkeypatch.setattr(subscriptions, "KEEP", LONG)
     others = (fixture.cycle(), "nobody:1")
     assert channels(fixture.server)
     for _ in range(100):

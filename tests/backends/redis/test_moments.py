@@ -12,7 +12,7 @@ from verification.models.redis_runner import Runner, commands_of
 from verification.models.redis_server import Connection, Server
 from verification.models.sides import claim_of
 
-from leaselock._backends.redis import listener, queue_state
+from leaselock._backends.redis import connection_sharing, queue_state, subscriptions
 from leaselock._backends.redis.backend import CAPABILITIES, RedisBackend
 from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.codec import CHANGED, shifts_replies
@@ -149,9 +149,9 @@ def test_a_kept_subscription_that_was_ended_is_not_used() -> None:
     connection.pushes.append((fixture.channel(1), None))
     fixture.backend.forget(mine(1))
     # Taken back by the pool, it has lost what it had read.
-    connection.pushes.append((next(iter(fixture.listener.kept)).channels[0], None))
+    connection.pushes.append((next(iter(fixture.listener.subscriptions.kept)).channels[0], None))
     fixture.listener.drain(connection)
-    assert not fixture.listener.kept
+    assert not fixture.listener.subscriptions.kept
     fixture.wait(2)
     assert fixture.sent[-1].subscriptions
 
@@ -192,10 +192,12 @@ def test_a_claim_that_asks_twice_at_once_waits_on_one_connection() -> None:
 def test_addresses_of_claims_that_gave_up_are_not_kept_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener, "MOST_ADDRESSES", 2)
+    monkeypatch.setattr(connection_sharing, "MOST_ADDRESSES", 2)
     fixture = Fixture()
     fixture.busy(1, 2, 3)
-    assert list(fixture.listener.addresses) == [mine(2).id, mine(3).id]
+    sharing = fixture.listener.sharing
+    assert isinstance(sharing, connection_sharing.ExclusiveToClaim)
+    assert list(sharing.addresses) == [mine(2).id, mine(3).id]
 
 
 def test_a_subscription_that_cannot_be_ended_costs_the_connection() -> None:
@@ -203,9 +205,9 @@ def test_a_subscription_that_cannot_be_ended_costs_the_connection() -> None:
     (connection,) = fixture.busy(1)
     connection.tell = lambda data, subscriptions: False
     fixture.backend.forget(mine(1))
-    fixture.runner.time += 2 * listener.KEEP
-    fixture.runner.run(fixture.listener._expire(), background=True)
-    assert not fixture.listener.kept
+    fixture.runner.time += 2 * subscriptions.KEEP
+    fixture.runner.run(fixture.listener.subscriptions._expire(), background=True)
+    assert not fixture.listener.subscriptions.kept
     assert not connection.open
 
 
@@ -779,7 +781,7 @@ def test_messages_for_no_claim_wake_none() -> None:
     (watch,) = fixture.backend.tracking.watches.values()
     channel = fixture.channel(1)
     fixture.backend.forget(mine(1))
-    assert (connection, channel) in fixture.listener.channels
+    assert (connection, channel) in fixture.listener.subscriptions.by_channel
     watch.signal.clear()
     connection.pushes += [(channel, "another:1\n1\n3000"), ("a channel of before", "another:1")]
     connection.pushes.append((CHANGED, "another"))

@@ -11,7 +11,7 @@ from testkit.servers.redis import Redis
 from verification.models.redis_runner import Runner
 
 import leaselock
-from leaselock._backends.redis import listener, pool
+from leaselock._backends.redis import pool, subscriptions
 from leaselock._backends.redis.messages import Address
 from leaselock._core.contract.effects import FOREVER
 
@@ -63,13 +63,13 @@ def test_the_next_request_closes_what_is_unused() -> None:
 
 def test_without_a_request_they_are_closed_as_well() -> None:
     burst = Burst()
-    waits = burst.runner.store.listener
-    assert waits.planned == pool.UNUSED_FOR
+    kept = burst.runner.store.listener.subscriptions
+    assert kept.planned == pool.UNUSED_FOR
     for time, left in ((pool.UNUSED_FOR / 2, MANY), (pool.UNUSED_FOR + 1.0, pool.KEPT_UNUSED)):
         burst.runner.time = time
         burst.wake()
         assert len(burst.pool.connections) == left
-    assert waits.planned == FOREVER
+    assert kept.planned == FOREVER
 
 
 def test_a_process_that_sleeps_already_learns_of_it() -> None:
@@ -77,8 +77,8 @@ def test_a_process_that_sleeps_already_learns_of_it() -> None:
     burst.runner.time = pool.UNUSED_FOR + 1.0
     burst.wake()
     connections = [burst.get() for _ in range(MANY)]
-    assert burst.runner.store.listener.planned == 2 * pool.UNUSED_FOR + 1.0
-    assert burst.runner.store.listener.plan_changed.is_set
+    assert burst.runner.store.listener.subscriptions.planned == 2 * pool.UNUSED_FOR + 1.0
+    assert burst.runner.store.listener.subscriptions.plan_changed.is_set
     burst.put(connections)
 
 
@@ -92,7 +92,7 @@ def test_tasks_share_one_connection() -> None:
 
 def test_threads_of_a_client_leave_few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a real server, which counts them; the client sends nothing meanwhile."""
-    for module in (pool, listener):
+    for module in (pool, subscriptions):
         monkeypatch.setattr(module, "UNUSED_FOR", 0.3)
     with Redis() as server, leaselock.Client(server.url) as client:
 

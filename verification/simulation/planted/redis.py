@@ -9,11 +9,13 @@ from verification.simulation.plant import planted
 from verification.simulation.redis import RedisScenario, trim_always
 
 from leaselock._backends.redis import index, keys, packed_commands, scripted_backend
-from leaselock._backends.redis.listener import Group, Listener
+from leaselock._backends.redis.listener import Listener
 from leaselock._backends.redis.pool import Pool
 from leaselock._backends.redis.queue_state import QueueState
 from leaselock._backends.redis.scripted_backend import ScriptedBackend
 from leaselock._backends.redis.scripts import FORGET_IDLE
+from leaselock._backends.redis.subscriptions import Subscriptions
+from leaselock._backends.redis.waiters import Group
 from leaselock._core.client import acquisition, withdrawal
 from leaselock._core.client.hold import State
 from leaselock._core.contract.effects import FOREVER
@@ -52,14 +54,13 @@ def address_changes(patch: pytest.MonkeyPatch) -> None:
 @planted("redis")
 def ended_subscription_kept(patch: pytest.MonkeyPatch) -> None:
     """A subscription that has ended is taken over by the next claim."""
-    real = Listener._end
+    real = Subscriptions.end
 
-    def end(self: Listener, group: Group) -> None:
+    def end(self: Subscriptions, group: Group) -> None:
         real(self, group)
-        if not self.pool.shared:
-            self.vacant.setdefault(group.name, []).append(group)
+        self.sharing.vacated(group)
 
-    patch.setattr(Listener, "_end", end)
+    patch.setattr(Subscriptions, "end", end)
 
 
 @planted("redis")
@@ -163,11 +164,11 @@ def no_periodic_check(patch: pytest.MonkeyPatch) -> None:
 def no_subscription(patch: pytest.MonkeyPatch) -> None:
     """A waiter is queued without a subscription (hazard E1)."""
 
-    def none(self: Listener, group: Group) -> list[Subscription]:
+    def none(self: Subscriptions, group: Group) -> list[Subscription]:
         group.connection.refused.clear()
         return []
 
-    patch.setattr(Listener, "_missing", none)
+    patch.setattr(Subscriptions, "missing", none)
 
 
 @planted("redis")

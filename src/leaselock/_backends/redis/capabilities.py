@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._backends.redis.executor import AT_FIRST, EARLIER_FORM
 from leaselock._backends.redis.keys import OURS
-from leaselock._backends.redis.listener import RECHECK_MS
 from leaselock._backends.redis.scripts import PROBE
+from leaselock._backends.redis.waiters import RECHECK_MS
 from leaselock._core.contract.backend import Finding
 from leaselock.errors import NotApplied, StoreError
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from leaselock._backends.redis.codec import Command
+    from leaselock._backends.redis.connection_sharing import ConnectionSharing
     from leaselock._backends.redis.messages import Address, Connection
     from leaselock._backends.redis.pool import Pool
 
@@ -49,8 +50,9 @@ class TrackedKeys:
 class KeyTracking:
     """The watched keys of a client, by the id of the claim that watches."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, sharing: ConnectionSharing) -> None:
         self.pool = pool
+        self.sharing = sharing
         self.clear()
 
     def clear(self) -> None:
@@ -75,28 +77,27 @@ class KeyTracking:
         until: float,
     ) -> list[Any]:
         """Send commands, the last of which reads the keys; return their replies."""
-        pool, watch = self.pool, self.watches.get(claim_id)
-        if watch is not None and not _is_at(watch.connection, address):
-            self.forget(claim_id)
-            watch = None
-        if watch is None or pool.shared:
-            connection, until = await pool.get(address, until)
-            if watch is None or watch.connection is not connection:
-                watch = self.watches[claim_id] = TrackedKeys(connection, keys)
-        connection = watch.connection
+        watch = self.watches.get(claim_id)
+        kept: Connection | None = None
+        if watch is not None:
+            if watch.connection.is_at(address):
+                kept = watch.connection
+            else:
+                self.forget(claim_id)
+        get = self.pool.get
+        connection, until = await self.sharing.connection_for(kept, get, address, until)
+        if watch is None or kept is not connection:
+            watch = self.watches[claim_id] = TrackedKeys(connection, keys)
         watch.signal.clear()
         *before, last = commands
         sent = (TRACK, *before, NEXT_ONLY, last)
         try:
             replies = await Call(connection, Send(packed(sent), len(sent), ()), until)
         except BaseException:
-            connection.leave()
+            self.sharing.request_ended(connection, failed=True)
             raise
-        finally:
-            if pool.shared:
-                pool.put(connection)
-        if not pool.shared:
-            connection.pushes.clear()  # they are older than the reply
+        self.sharing.request_ended(connection, failed=False)
+        self.sharing.drop_overtaken(connection)
         refused = any(isinstance(reply, Exception) for reply in (replies[0], replies[-2]))
         watch.tracked = not refused
         return [*replies[1:-2], replies[-1]]
@@ -121,8 +122,8 @@ class KeyTracking:
     def forget(self, claim_id: str) -> None:
         """Stop watching. The server pushes one more change at most, which is ignored."""
         watch = self.watches.pop(claim_id, None)
-        if watch is not None and not self.pool.shared:
-            self.pool.put(watch.connection)
+        if watch is not None:
+            self.sharing.put_back(watch.connection)
 
     def end_waits(self) -> None:
         """Let all watchers look: the client is closing."""
@@ -130,13 +131,8 @@ class KeyTracking:
             watch.signal.set()
 
     def close(self) -> None:
-        """Close the connections of watching threads, which the pool does not have."""
+        """Close the connections that watching claims keep."""
         watches = list(self.watches.values())
         self.clear()
         for watch in watches:
-            if not self.pool.shared:
-                watch.connection.close()
-
-
-def _is_at(connection: Connection, address: Address) -> bool:
-    return connection.open and connection.address == address
+            self.sharing.close(watch.connection)

@@ -99,6 +99,10 @@ class Connection(abc.ABC):
         # The last push message confirmed the end of a subscription (`shifts_replies`).
         self.unsubscribed = False
 
+    def is_at(self, address: Address) -> bool:
+        """Whether it is open, to the server at *address*."""
+        return self.open and self.address == address
+
     def pushed(self, push: Sequence[Any]) -> None:
         """Take a push message: the text of a channel, a changed key, or what became of a
         subscription.

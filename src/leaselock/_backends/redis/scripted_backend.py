@@ -16,7 +16,7 @@ from leaselock._backends.redis import keys as names
 from leaselock._backends.redis.backend import RedisBackend
 from leaselock._backends.redis.executor import PARTIAL, UNREADABLE, is_partial
 from leaselock._backends.redis.index import ActiveIndex, Inspection
-from leaselock._backends.redis.listener import NEVER, RECHECK_MS, WaitersRequest
+from leaselock._backends.redis.listener import WaitersRequest
 from leaselock._backends.redis.messages import (
     Connection,
     ScriptFailed,
@@ -39,6 +39,7 @@ from leaselock._backends.redis.scripts import (
     RESIZE,
     SET_LIFETIME,
 )
+from leaselock._backends.redis.waiters import NEVER, RECHECK_MS
 from leaselock._core.contract.backend import (
     Broken,
     Busy,
