@@ -1,58 +1,77 @@
 """Which server has a key: the only one, the master that sentinels name, or the master of a slot.
 
-What was found is used until a server says otherwise or cannot be reached. A master that sentinels
-named is asked for again every second, so that one that was cut off from them is left soon (hazard
-G12).
+Sentinels and nodes of a cluster are asked one after the other (`ask_in_order`).
+
+Invariant 1: what was found is used until a server says otherwise or cannot be reached. A master
+that sentinels named is asked for again every second, so that one that was cut off from them is left
+soon (hazard G12).
+Invariant 2: a server that did not answer is asked last the next time, since a request may have time
+for one silent server only.
+Invariant 3: the error of a search is final only if waiting changes nothing.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._backends.redis.codec import Command
 from leaselock._backends.redis.keys import SLOTS, slot_of
 from leaselock._backends.redis.messages import Address, OtherLayout, Unreachable
-from leaselock.errors import NotApplied, StoreError
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Sends commands to one server by a deadline (`Executor.send`).
 Sender = Callable[[Address, Sequence[Command], float], Awaitable[list[Any]]]
+T = TypeVar("T")
 NAMED_FOR = 1.0
+# Reasons of an error that no wait changes.
+FINAL = ("denied", "misconfigured")
 PART_OF_CLUSTER = "{0} is part of a Redis cluster: write redis+cluster://{0}"
 
 
-class Failures:
-    """Why none of several servers has said which one to use."""
+class NotReady(Unreachable):
+    """A server has answered: the one that it names cannot be used yet."""
 
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-        self.cause: BaseException | None = None
-        # The first answer that no wait changes.
-        self.final: StoreError | None = None
-        # One has given another answer.
-        self.waits = False
 
-    def add(self, address: Address, error: Exception, *, waits: bool = False) -> None:
-        """One more; with *waits*, the server has named another one, which may serve soon."""
-        self.reasons.append(f"{address}: {error}")
-        self.cause = error.__cause__ or self.cause
-        if isinstance(error, StoreError) and error.reason in ("denied", "misconfigured"):
-            self.final = self.final or error
-        else:
-            self.waits = self.waits or waits or isinstance(error, NotApplied)
+async def ask_in_order(
+    servers: Sequence[Address],
+    ask: Callable[[Address], Awaitable[T]],
+    avoid: Callable[[Address], None],
+    text: str,
+) -> tuple[Address, T]:
+    """Ask one server after the other; return the first that gives an answer, and its answer.
 
-    def error(self, text: str) -> Exception:
-        """The error to raise. It is final if each server that has answered says so."""
-        text = f"{text} ({'; '.join(self.reasons)})"
-        made: Exception = Unreachable(text)
-        if self.final is not None and not self.waits:
-            made = NotApplied(text, self.final.reason)
-        made.__cause__ = self.cause
-        return made
+    If none does, raise an error with *text* and the reasons of all. It is final if one has given a
+    reason that no wait changes, the first of which counts, and no other has answered otherwise.
+    *avoid* is told of the first server that fails: it may have kept silent for all the time there
+    was, so another must be asked first the next time.
+    """
+    reasons: list[str] = []
+    cause: BaseException | None = None
+    final: StoreError | None = None
+    is_temporary = False
+    for server in servers:
+        try:
+            return server, await ask(server)
+        except OtherLayout:
+            raise
+        except (Unreachable, StoreError) as error:
+            if not reasons:
+                avoid(server)
+            reasons.append(f"{server}: {error}")
+            cause = error.__cause__ or cause
+            if isinstance(error, StoreError) and error.reason in FINAL:
+                final = final or error
+            elif isinstance(error, NotApplied | NotReady):
+                is_temporary = True
+    text = f"{text} ({'; '.join(reasons)})"
+    if final is not None and not is_temporary:
+        raise NotApplied(text, final.reason) from cause
+    raise Unreachable(text) from cause
 
 
 class Topology(abc.ABC):
@@ -138,25 +157,27 @@ class Sentinels(Topology):
 
     async def find(self, key: str, send: Sender, until: float) -> Address:
         """Ask one sentinel after the other, and the master whether it is one."""
-        failures = Failures()
-        for sentinel in list(self.sentinels):
-            master: Address | None = None
+
+        async def ask(sentinel: Address) -> Address:
+            named = await self._named_by(sentinel, send, until)
             try:
-                master = await self._named_by(sentinel, send, until)
-                await self._check(master, send, until)
-            except OtherLayout:
-                raise
-            except (Unreachable, StoreError) as error:
-                if not failures.reasons:
-                    # It may have kept silent for all the time there was: another is first then.
-                    self.sentinels = [*self._without(sentinel), sentinel]
-                failures.add(sentinel, error, waits=master is not None)
-                continue
-            self.sentinels = [sentinel, *self._without(sentinel)]
-            self.master, self.until = master, self.now() + NAMED_FOR
-            return master
-        self.forget()
-        raise failures.error(f"no sentinel names a master {self.service!r}")
+                await self._check(named, send, until)
+            except (Unreachable, OutcomeUnknown) as error:
+                raise NotReady(str(error)) from error.__cause__
+            return named
+
+        def avoid(sentinel: Address) -> None:
+            self.sentinels = [*self._without(sentinel), sentinel]
+
+        failed = f"no sentinel names a master {self.service!r}"
+        try:
+            sentinel, master = await ask_in_order(self.sentinels, ask, avoid, failed)
+        except (Unreachable, NotApplied):
+            self.forget()
+            raise
+        self.sentinels = [sentinel, *self._without(sentinel)]
+        self.master, self.until = master, self.now() + NAMED_FOR
+        return master
 
     def _without(self, sentinel: Address) -> Iterator[Address]:
         return (other for other in self.sentinels if other != sentinel)
@@ -227,27 +248,21 @@ class Cluster(Topology):
         return address
 
     async def _read_map(self, send: Sender, until: float) -> None:
-        failures = Failures()
+        async def ask(node: Address) -> list[Any]:
+            slots, sharded = await send(node, (("CLUSTER", "SLOTS"), SHARDED), until)
+            if isinstance(slots, Exception):
+                advice = f": write redis://{node}" if NO_CLUSTER in str(slots) else ""
+                raise _answer(slots, advice)
+            return [slots, sharded]
+
         known = dict.fromkeys([*self.known_masters, *self.seeds])
         self.silent = self.silent & known.keys()
-        for address in sorted(known, key=self.silent.__contains__):
-            try:
-                slots, sharded = await send(address, (("CLUSTER", "SLOTS"), SHARDED), until)
-                if isinstance(slots, Exception):
-                    advice = f": write redis://{address}" if NO_CLUSTER in str(slots) else ""
-                    raise _answer(slots, advice)
-            except OtherLayout:
-                raise
-            except (Unreachable, StoreError) as error:
-                if not failures.reasons:
-                    self._avoid(address)
-                failures.add(address, error)
-                continue
-            self.silent = self.silent - {address}
-            self._learn(slots, address)
-            self.sharded, self.is_known = not isinstance(sharded, Exception), True
-            return
-        raise failures.error("no node of the cluster answers")
+        nodes = sorted(known, key=self.silent.__contains__)
+        failed = "no node of the cluster answers"
+        node, (slots, sharded) = await ask_in_order(nodes, ask, self._avoid, failed)
+        self.silent = self.silent - {node}
+        self._learn(slots, node)
+        self.sharded, self.is_known = not isinstance(sharded, Exception), True
 
     def _learn(self, ranges: Sequence[Sequence[object]], replied: Address) -> None:
         slots: dict[int, Address] = {}
