@@ -143,70 +143,82 @@ class SharedByClaims(ConnectionSharing):
     """
 
     def clear(self) -> None:
+        """Forget all groups."""
         # By the name of the lock, with or without waiting claims. If another server has the lock
         # now, the older group is not among them.
         self.groups: dict[str, Group] = {}
 
     def address_of(self, claim: Claim) -> str | None:
+        """Return the id of its client."""
         return claim.client
 
     def set_address(self, claim: Claim, address: str) -> None:
-        """Nothing to note."""
+        """Do nothing: the address is the id of the client."""
 
     def forget_address(self, claim: Claim) -> None:
-        """Nothing to forget."""
+        """Do nothing: the address is the id of the client."""
 
     def group_of(self, name: str) -> Group | None:
+        """Return the group of that name, whose claims share one subscription."""
         return self.groups.get(name)
 
     def is_current(self, group: Group) -> bool:
+        """Return whether no other connection serves the lock now."""
         return self.groups.get(group.name) is group
 
     def opened(self, group: Group) -> None:
+        """Let the next claims for the lock join it."""
         self.groups[group.name] = group
 
     def vacated(self, group: Group) -> None:
-        """Nothing to note: the next claim finds the group with `group_of`."""
+        """Do nothing: the next claim finds the group with `group_of`."""
 
     def take_vacant(self, name: str) -> Group | None:
+        """Return None: each claim has an address."""
         return None
 
     def ended(self, group: Group) -> None:
+        """Let the next claim for the lock open another group."""
         if self.is_current(group):
             del self.groups[group.name]
 
     async def connection_for(
         self, kept: Connection | None, get: Get, address: Address, until: float
     ) -> tuple[Connection, float]:
+        """Take the connection of the server, anew for each request."""
         return await get(address, until)
 
     def take(self, connection: Connection, address: Address) -> bool:
+        """Take the connection of the server, if it is still this one."""
         taken = self.pool.take(address)
         if taken is not None and taken is not connection:
             self.pool.put(taken)
         return taken is connection
 
     def request_ended(self, connection: Connection, *, failed: bool) -> bool:
+        """Give it back. The claim stays even if it is lost: `Listener.drain` wakes it then."""
         if failed:
             connection.leave()
         self.pool.put(connection)
-        # If the connection is lost, its claims learn it from `Listener.drain`.
         return True
 
     def drop_overtaken(self, connection: Connection) -> Sequence[str]:
-        return ()  # they may concern other claims
+        """Drop nothing: the messages may concern other claims."""
+        return ()
 
     def listen(self, waiter: Waiter, until: float) -> Awaitable[object]:
+        """Wait for the signal: the event loop reads the messages."""
         return Call(waiter.group.connection, Listen(waiter.signal), until)
 
     def interrupt_one(self, waiters: Iterable[Waiter], address: Address) -> bool:
+        """Return False: there is only one connection, and the request shares it."""
         return False
 
     def put_back(self, connection: Connection) -> None:
-        """Nothing to do: it was put back after the last request."""
+        """Do nothing: it was put back after the last request."""
 
     def close(self, connection: Connection) -> None:
-        """Nothing to do: the pool closes it."""
+        """Do nothing: the pool closes it."""
 
 
 class ThreadListens(Call[None]):
@@ -234,37 +246,44 @@ class ExclusiveToClaim(ConnectionSharing):
     """
 
     def clear(self) -> None:
+        """Forget all addresses and kept subscriptions."""
         # By the id of the claim.
         self.addresses: dict[str, str] = {}
         # The groups whose subscription is kept, by the name of the lock.
         self.vacant: dict[str, list[Group]] = {}
 
     def address_of(self, claim: Claim) -> str | None:
+        """Return its own id, or what it has taken over; None before it waits."""
         return self.addresses.get(claim.id)
 
     def set_address(self, claim: Claim, address: str) -> None:
+        """Note the address, and drop the oldest one of too many."""
         self.addresses[claim.id] = address
         if len(self.addresses) > MOST_ADDRESSES:
             del self.addresses[next(iter(self.addresses))]
 
     def forget_address(self, claim: Claim) -> None:
+        """Forget the address."""
         if self.addresses:
             self.addresses.pop(claim.id, None)
 
     def group_of(self, name: str) -> Group | None:
+        """Return None: a claim joins no group but a vacant one (`take_vacant`)."""
         return None
 
     def is_current(self, group: Group) -> bool:
+        """Return True: no other group can replace it."""
         return True
 
     def opened(self, group: Group) -> None:
-        """Nothing to note: no other claim may join."""
+        """Do nothing: no other claim joins it while this one waits."""
 
     def vacated(self, group: Group) -> None:
+        """Let the next claim for the lock take it over."""
         self.vacant.setdefault(group.name, []).append(group)
 
     def take_vacant(self, name: str) -> Group | None:
-        # The newest one first. A connection that serves another request cannot be taken.
+        """Take the newest one whose connection serves no other request."""
         for group in reversed(self.vacant.get(name, ())):
             if self.pool.take_idle(group.connection):
                 self.ended(group)
@@ -272,6 +291,7 @@ class ExclusiveToClaim(ConnectionSharing):
         return None
 
     def ended(self, group: Group) -> None:
+        """Let no claim take it over."""
         groups = self.vacant.get(group.name, [])
         if group in groups:
             groups.remove(group)
@@ -281,17 +301,21 @@ class ExclusiveToClaim(ConnectionSharing):
     async def connection_for(
         self, kept: Connection | None, get: Get, address: Address, until: float
     ) -> tuple[Connection, float]:
+        """Use the connection that the claim has, or get one for its whole wait."""
         return (kept, until) if kept is not None else await get(address, until)
 
     def take(self, connection: Connection, address: Address) -> bool:
+        """Return whether it can be used: the claim has it already."""
         return connection.is_at(address)
 
     def request_ended(self, connection: Connection, *, failed: bool) -> bool:
+        """Close it if the request has failed: the claim leaves it then."""
         if failed:
             connection.leave()
         return not failed
 
     def drop_overtaken(self, connection: Connection) -> Sequence[str]:
+        """Drop all messages: no other claim listens there."""
         if not connection.pushes:
             return ()
         ended = [channel for channel, word in connection.pushes if word is None]
@@ -299,9 +323,11 @@ class ExclusiveToClaim(ConnectionSharing):
         return ended
 
     def listen(self, waiter: Waiter, until: float) -> Awaitable[object]:
+        """Let the thread of the claim read the messages."""
         return ThreadListens(waiter, until)
 
     def interrupt_one(self, waiters: Iterable[Waiter], address: Address) -> bool:
+        """Close the connection of the first waiter whose thread only reads."""
         for waiter in waiters:
             if waiter.listens and waiter.group.connection.is_at(address):
                 waiter.group.connection.close()
@@ -309,9 +335,11 @@ class ExclusiveToClaim(ConnectionSharing):
         return False
 
     def put_back(self, connection: Connection) -> None:
+        """Let the pool give it to other requests."""
         self.pool.put(connection)
 
     def close(self, connection: Connection) -> None:
+        """Close it: the pool closes only connections in no use."""
         connection.close()
 
 
