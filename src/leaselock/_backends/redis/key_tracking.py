@@ -2,12 +2,13 @@
 
 A watcher reads the key in a way that makes the server remember it; the next change of the key, by
 any program, is then pushed to the watcher's connection: a grant, a release, a renewal, an expiry.
-So holders and waiters send nothing for watchers. A push is only a hint to look again. The server
-forgets the key with the push, so each look asks for the next one.
+So holders and waiters send nothing for watchers.
 
-The notification is lost with its connection. The watcher notices that, or finds it out when it
-looks again by itself after `WATCH_INTERVAL` seconds. A user may lack the permission to track keys;
-then the watcher looks at intervals.
+Invariant 1: a push is only a hint to look again. The server forgets the key with the push, so each
+look asks for the next one, and drops a push that a thread had read before its reply.
+Invariant 2: no change stays unnoticed for longer than `WATCH_INTERVAL` seconds, after which the
+watcher looks by itself: a notification is lost with its connection, and a user may lack the
+permission to track keys.
 """
 
 from __future__ import annotations
