@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
     from leaselock import ErrorReason
 
-pytestmark = pytest.mark.filterwarnings("ignore:an object store:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:an object store:UserWarning"),
+    pytest.mark.long,  # it may build kube-apiserver
+]
 # Seconds for which a store would be waited for if the error were an outage.
 PATIENCE = 1.0
 LIMIT = 6.0

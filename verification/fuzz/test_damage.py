@@ -109,6 +109,9 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_redis(seed: int) -> None:
     with Redis() as server:

@@ -37,6 +37,7 @@ def test_a_seed_that_is_missing_before_differs() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.long
 def test_the_order_of_sets_changes_no_step(tmp_path: Path) -> None:
     """A seed that has found an error finds it again, in another process, too."""
     for hashes in ("1", "2"):

@@ -165,6 +165,7 @@ def test_requests_in_memory(store: str, memory: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.heavy
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:an object store answers:UserWarning")
 @pytest.mark.parametrize("store", COLUMNS)
 def test_requests_on_servers(
