@@ -478,7 +478,6 @@ def test_a_slot_that_moves_while_masters_are_listed_is_read_once(
     """Its new master was read before it had the slot."""
     store = Store()
     active = store.backend.index
-    read: list[tuple[int, ...]] = []
     slots = {1: [10, 11], 2: [20, 21]}
 
     class Moving:
@@ -489,17 +488,16 @@ def test_a_slot_that_moves_while_masters_are_listed_is_read_once(
             return list(slots[address])
 
     async def indexed_on(
-        address: int, position: Sequence[int], pattern: str, found: index.Indexed, until: float
+        address: int, unread: Any, pattern: str, found: index.Indexed, until: float
     ) -> Any:
-        read.append((address, *position))
         slots[1], slots[2] = [10, 11, 21], [20]
-        found.used.update(f"n{slot}" for slot in position)
-        return {}
+        found.used.update(key for key, _ in unread)
+        return []
 
     monkeypatch.setattr(active, "topology", Moving())
     monkeypatch.setattr(active, "_indexed_on", indexed_on)
     used = store.runner.run(active._indexed("*", 60.0)).used
-    assert used == {"n10", "n11", "n20", "n21"}
+    assert used == {index_of(slot, "lock:") for slot in (10, 11, 20, 21)}
 
 
 def test_a_lock_comes_back_with_its_next_grant_after_the_index_was_deleted(store: Store) -> None:

@@ -21,12 +21,15 @@ from leaselock._core.contract.backend import matching
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from leaselock._backends.redis.codec import Command
     from leaselock._backends.redis.messages import Address
     from leaselock._backends.redis.shared_state import SharedState
     from leaselock._core.contract.backend import Claim, LockState
+
+    # The indexes of a server that are not read to the end, each with the position of its next page.
+    Unread = Sequence[tuple[str, int]]
 
 # How many commands are sent together, and how many locks one script looks at.
 TOGETHER = 500
@@ -38,8 +41,8 @@ TRIM_EVERY, TRIM_SIZE, TRIM_AGE = 64, 128, 60.0
 PAGE = 5000
 # How many locks it reads at once: a lock may have thousands of waiters.
 READ_AT_ONCE = 50
-# How many names one step of a repair removes or adds; and how many it reads for each slot, where it
-# reads `TOGETHER` slots.
+# How many names one step of a repair removes or adds; and how many members it reads of each index,
+# where it reads `TOGETHER` indexes.
 STEP, STEP_OF_SLOT = 100, 10
 # The most scripts with which a listing removes names: in a cluster, each is for one slot.
 MOST_REPAIRED = 100
@@ -50,21 +53,39 @@ REPAIR_WITHIN = 0.5
 WALK_PAGES, WALK_INTERVAL = 5, 1.0
 
 
-class RepairPosition(NamedTuple):
-    """Where the next step of a repair begins."""
+class KeyPosition(NamedTuple):
+    """Where a walk over the keys of all servers goes on."""
 
     masters: Sequence[Address]
     """The servers that are left, the current one first."""
-    slots: Sequence[tuple[int | None, int]]
-    """The slots of the current one whose indexes are not read to the end, each with the position of
-    the next name.
-    """
     cursor: int = 0
     """The next page of its keys."""
+
+
+class RepairPosition(NamedTuple):
+    """Where the next step of a repair begins."""
+
+    keys: KeyPosition
+    unread: Unread
+    """Of the current server."""
     idle: Sequence[str] = ()
     """Names to remove."""
     found: Sequence[str] = ()
     """Names to look at, and to add."""
+
+
+class Page(NamedTuple):
+    """Some members of an index, one after the other."""
+
+    key: str
+    """Of the index."""
+    first: int
+    """The position of the first one."""
+    names: Sequence[str]
+    """The names of the locks whose keys they are."""
+    foreign: Sequence[bytes]
+    """The members that are no keys of locks: another program has added them."""
+    is_last: bool
 
 
 class Indexed(NamedTuple):
@@ -74,8 +95,8 @@ class Indexed(NamedTuple):
     """The names whose locks have keys."""
     idle: set[str]
     """The other names."""
-    foreign: list[tuple[int | None, Sequence[bytes]]]
-    """The members that are no keys of locks, by slot."""
+    foreign: list[Page]
+    """The pages with members that are no keys of locks."""
 
 
 class Inspection(NamedTuple):
@@ -112,10 +133,9 @@ class ActiveIndex:
         # How many of the oldest names are kept: the next release that trims begins behind them.
         # By index: a cluster has one for each slot.
         self.kept: dict[str, int] = {}
-        # The part of the walk that is left: where to go on, and the servers that follow.
+        # When this client last listed, and where the walk goes on; None to begin a new one.
         self.listed_at: float | None = None
-        self.cursor = 0
-        self.ahead: list[Address] = []
+        self.walk_position: KeyPosition | None = None
 
     # --- listing --------------------------------------------------------------------------------
 
@@ -159,8 +179,8 @@ class ActiveIndex:
             # What cannot be repaired now, or by this user, is found again.
             idle = islice(found.idle, MOST_REPAIRED * TOGETHER)
             await self._forget(idle, until, most=MOST_REPAIRED)
-            for slot, members in found.foreign[:MOST_REPAIRED]:
-                await self._remove(slot, members, until)
+            for page in found.foreign[:MOST_REPAIRED]:
+                await self._remove(page, until)
             await self._add(missing, until)
         return tuple(states)
 
@@ -211,44 +231,60 @@ class ActiveIndex:
         found = Indexed(set(), set(), [])
         masters = await self.topology.masters(self.executor.send, self.now() + allowed)
         # By one map: a slot that moves meanwhile is found by the redirection, and not left out.
-        for address, slots in [(each, self.topology.slots_of(each)) for each in masters]:
-            position = dict.fromkeys(slots, 0)
-            while position:
+        for address, unread in [(each, self._indexes_of(each)) for each in masters]:
+            while unread:
                 until = self.now() + allowed
                 with explained(found):
-                    position = await self._indexed_on(address, position, pattern, found, until)
+                    unread = await self._indexed_on(address, unread, pattern, found, until)
         return found
 
     async def _indexed_on(
-        self,
-        address: Address,
-        position: Mapping[int | None, int],
-        pattern: str,
-        found: Indexed,
-        until: float,
-    ) -> dict[int | None, int]:
-        """Read the next page of each of these slots of one server; return the slots that have more,
-        each with its position.
-        """
-        size = max(STEP_OF_SLOT, PAGE // len(position))
+        self, address: Address, unread: Unread, pattern: str, found: Indexed, until: float
+    ) -> Unread:
+        """Add the next page of each of these indexes to *found*; return what is left to read."""
+        size = max(STEP_OF_SLOT, PAGE // len(unread))
         # The newest first: a release that trims removes the oldest meanwhile, which would move
         # names that were not read yet to a page that was.
-        reads = [
-            ("ZRANGE", names.index_of(slot, self.prefix), first, first + size - 1, "REV")
-            for slot, first in position.items()
-        ]
-        pages = await self._ask(address, reads, until)
-        named, foreign = self._read(pages)
-        listed = [matching(page, pattern) for page in named]
+        pages = await self._read_pages(address, unread, size, until, "REV")
+        listed = [matching(page.names, pattern) for page in pages]
         used, idle = await self._looked_at(address, listed, until)
         found.used.update(used)
         found.idle.update(idle)
-        found.foreign.extend(each for each in zip(position, foreign, strict=True) if each[1])
-        return {
-            slot: first + len(page)
-            for (slot, first), page in zip(position.items(), pages, strict=True)
-            if len(page) >= size
-        }
+        found.foreign.extend(page for page in pages if page.foreign)
+        return [(page.key, page.first + size) for page in pages if not page.is_last]
+
+    # --- pages of an index ----------------------------------------------------------------------
+
+    def _indexes_of(self, address: Address) -> Unread:
+        """All indexes of a server: in a cluster, that of each of its slots."""
+        return [(names.index_of(slot, self.prefix), 0) for slot in self.topology.slots_of(address)]
+
+    async def _read_pages(
+        self, address: Address, unread: Unread, size: int, until: float, *order: str
+    ) -> list[Page]:
+        """Read the next page of each of these indexes of one server: up to *size* members."""
+        reads: list[Command] = [
+            ("ZRANGE", index, first, first + size - 1, *order) for index, first in unread
+        ]
+        replies = await self._ask(address, reads, until)
+        return [
+            self._page(index, first, members, size)
+            for (index, first), members in zip(unread, replies, strict=True)
+        ]
+
+    def _page(self, index: str, first: int, members: Sequence[bytes], size: int) -> Page:
+        """Tell the keys of locks from the other members. Of less than *size* members, none
+        follow.
+        """
+        listed: list[str] = []
+        foreign: list[bytes] = []
+        for member in members:
+            name = names.name_of(_text(member), self.prefix)
+            if name and self._key(name).encode() == member:
+                listed.append(name)
+            else:
+                foreign.append(member)
+        return Page(index, first, listed, foreign, len(members) < size)
 
     async def _looked_at(
         self, address: Address, listed: Sequence[Sequence[str]], until: float
@@ -275,30 +311,11 @@ class ActiveIndex:
             (used if count else idle).add(name)
         return used, idle
 
-    def _read(self, pages: Iterable[Sequence[bytes]]) -> tuple[list[list[str]], list[list[bytes]]]:
-        """The names of the locks with these keys, for each page; and the members that are no keys
-        of locks: another program has added them.
-        """
-        named: list[list[str]] = []
-        foreign: list[list[bytes]] = []
-        for page in pages:
-            names_of_page: list[str] = []
-            others: list[bytes] = []
-            for member in page:
-                name = names.name_of(_text(member), self.prefix)
-                if name and self._key(name).encode() == member:
-                    names_of_page.append(name)
-                else:
-                    others.append(member)
-            named.append(names_of_page)
-            foreign.append(others)
-        return named, foreign
-
-    async def _remove(self, slot: int | None, members: Sequence[bytes], until: float) -> None:
-        index = names.index_of(slot, self.prefix)
-        for start in range(0, len(members), TOGETHER):
-            command: Command = ("ZREM", index, *members[start : start + TOGETHER])
-            await self.executor.ask(index, (command,), until)
+    async def _remove(self, page: Page, until: float) -> None:
+        """Remove its members that are no keys of locks."""
+        for start in range(0, len(page.foreign), TOGETHER):
+            command: Command = ("ZREM", page.key, *page.foreign[start : start + TOGETHER])
+            await self.executor.ask(page.key, (command,), until)
 
     async def _ask(self, address: Address, commands: Sequence[Command], until: float) -> list[Any]:
         """The replies of one server; of the one that has the key meanwhile, if that is another."""
@@ -343,22 +360,28 @@ class ActiveIndex:
         found: set[str] = set()
         if before is None:
             return found
-        ahead, self.ahead = self.ahead, []
-        if not ahead:
-            ahead = list(await self.topology.masters(self.executor.send, until))
-            self.cursor = 0
+        position, self.walk_position = self.walk_position, None
+        if position is None:
+            position = KeyPosition(await self.topology.masters(self.executor.send, until))
         with suppress(NotApplied, Unreachable):
             # Where a user may not walk, or a server is away, the index is still listed.
             for _ in range(WALK_PAGES):
-                self.cursor, keys = await page_on(
-                    self.executor, ahead[0], self.prefix, self.kind, self.cursor, until
-                )
+                position, keys = await self._next_keys(position, until)
                 found |= keys
-                if not self.cursor:
-                    ahead = ahead[1:]
+                if not position.cursor:
                     break
-            self.ahead = ahead
+            self.walk_position = position if position.masters else None
         return found
+
+    async def _next_keys(self, position: KeyPosition, until: float) -> tuple[KeyPosition, set[str]]:
+        """The keys on the next page that may be those of locks, and where the walk goes on. At the
+        start of a server, the cursor is 0.
+        """
+        masters, cursor = position
+        cursor, keys = await page_on(
+            self.executor, masters[0], self.prefix, self.kind, cursor, until
+        )
+        return KeyPosition(masters if cursor else masters[1:], cursor), keys
 
     # --- repair ---------------------------------------------------------------------------------
 
@@ -395,60 +418,49 @@ class ActiveIndex:
         """
         if position is None:
             masters = await self.topology.masters(self.executor.send, until)
-            return 0, RepairPosition(masters, self._slots_of(masters))
-        masters, slots, cursor, idle, found = position
-        if idle:
-            removed = await self._forget(idle[:STEP], until)
-            return removed, position._replace(idle=idle[STEP:])
-        if found:
-            await self._add_active(found[:STEP], until)
-            return 0, position._replace(found=found[STEP:])
-        if not masters:
+            return 0, self._repair_from(KeyPosition(masters))
+        if position.idle:
+            removed = await self._forget(position.idle[:STEP], until)
+            return removed, position._replace(idle=position.idle[STEP:])
+        if position.found:
+            await self._add_active(position.found[:STEP], until)
+            return 0, position._replace(found=position.found[STEP:])
+        if not position.keys.masters:
             return 0, None
-        if slots:
-            removed, unused = 0, set[str]()
-            unread: list[tuple[int | None, int]] = []
-            with suppress(NotALock):  # another program has overwritten the index
-                removed, unused, unread = await self._page(masters[0], slots[:TOGETHER], until)
-            unread += slots[TOGETHER:]
-            return removed, position._replace(slots=unread, idle=sorted(unused))
-        cursor, keys = await page_on(
-            self.executor, masters[0], self.prefix, self.kind, cursor, until
-        )
-        found = sorted(self._named(keys, "*"))
-        if cursor:
-            return 0, position._replace(cursor=cursor, found=found)
-        masters = masters[1:]
-        return 0, RepairPosition(masters, self._slots_of(masters), 0, (), found)
+        if position.unread:
+            return await self._repair_pages(position, until)
+        keys, found = await self._next_keys(position.keys, until)
+        following = position._replace(keys=keys) if keys.cursor else self._repair_from(keys)
+        return 0, following._replace(found=sorted(self._named(found, "*")))
 
-    def _slots_of(self, masters: Sequence[Address]) -> Sequence[tuple[int | None, int]]:
-        return [(slot, 0) for slot in self.topology.slots_of(masters[0])] if masters else ()
+    def _repair_from(self, keys: KeyPosition) -> RepairPosition:
+        """Where the repair of the next server begins: with its indexes."""
+        return RepairPosition(keys, self._indexes_of(keys.masters[0]) if keys.masters else ())
 
-    async def _page(
-        self, address: Address, slots: Sequence[tuple[int | None, int]], until: float
-    ) -> tuple[int, set[str], list[tuple[int | None, int]]]:
-        """How many members of the next ones of these slots were removed, since they are no keys of
-        locks; the idle names; and the slots that have more, with the positions of those once the
-        idle ones are removed.
+    async def _repair_pages(
+        self, position: RepairPosition, until: float
+    ) -> tuple[int, RepairPosition]:
+        """Remove the members that are no keys of locks from the next pages, and look for names to
+        remove.
         """
-        size = STEP_OF_SLOT * TOGETHER // len(slots)
-        reads = [
-            ("ZRANGE", names.index_of(slot, self.prefix), first, first + size - 1)
-            for slot, first in slots
-        ]
-        pages = await self._ask(address, reads, until)
-        named, foreign = self._read(pages)
-        _, idle = await self._looked_at(address, named, until)
-        for (slot, _), members in zip(slots, foreign, strict=True):
-            await self._remove(slot, members, until)
-        removed = {self._key(name).encode() for name in idle}
-        removed.update(*foreign)
+        unread, later = position.unread[:TOGETHER], position.unread[TOGETHER:]
+        size = STEP_OF_SLOT * TOGETHER // len(unread)
+        try:
+            pages = await self._read_pages(position.keys.masters[0], unread, size, until)
+            listed = [page.names for page in pages]
+            _, idle = await self._looked_at(position.keys.masters[0], listed, until)
+            for page in pages:
+                await self._remove(page, until)
+        except NotALock:  # another program has overwritten the index
+            return 0, position._replace(unread=later)
+        # The next page begins behind the names that stay.
         unread = [
-            (slot, first + sum(member not in removed for member in page))
-            for (slot, first), page in zip(slots, pages, strict=True)
-            if len(page) == size
+            (page.key, page.first + sum(name not in idle for name in page.names))
+            for page in pages
+            if not page.is_last
         ]
-        return sum(map(len, foreign)), idle, unread
+        removed = sum(len(page.foreign) for page in pages)
+        return removed, position._replace(unread=[*unread, *later], idle=sorted(idle))
 
     async def _add_active(self, found: Sequence[str], until: float) -> None:
         for name in found:
@@ -485,15 +497,13 @@ class ActiveIndex:
         with suppress(NotApplied, OutcomeUnknown, Unreachable):
             # The release has ended. Another one will trim.
             (members,) = await self.executor.ask(index, (oldest,), until)
-            (found,), (foreign,) = self._read([members])
-            removed = await self._forget(found, until)
-            if foreign:
-                await self.executor.ask(index, (("ZREM", index, *foreign),), until)
-            kept = len(members) - len(foreign) - removed
-            if len(members) == TRIM_SIZE:
-                self.kept[index] = first + kept
-            else:
+            page = self._page(index, first, members, TRIM_SIZE)
+            removed = await self._forget(page.names, until)
+            await self._remove(page, until)
+            if page.is_last:
                 self.kept.pop(index, None)
+            else:
+                self.kept[index] = first + len(page.names) - removed
 
 
 @contextmanager
