@@ -10,7 +10,7 @@ from verification.models.redis_runner import Runner, commands_of
 from verification.models.redis_server import Connection, Server
 from verification.models.sides import claim_of
 
-from leaselock._backends.redis import index
+from leaselock._backends.redis import index, lock_reader
 from leaselock._backends.redis.keys import SLOTS, index_of, keys_of, slot_of, tag_of
 from leaselock._backends.redis.messages import Connect
 from leaselock._core.contract.backend import (
@@ -354,7 +354,7 @@ def test_each_page_of_a_long_index_has_the_time_of_one_request(
 ) -> None:
     """However many names are idle, and however many packets of locks there are."""
     monkeypatch.setattr(index, "PAGE", 10)
-    monkeypatch.setattr(index, "READ_AT_ONCE", 1)
+    monkeypatch.setattr(lock_reader, "READ_AT_ONCE", 1)
     for number in range(45):
         claim = store.acquire(f"n{number:02}", number)
         if number % 3:
@@ -487,7 +487,7 @@ def test_a_slot_that_moves_while_masters_are_listed_is_read_once(
         def slots_of(self, address: int) -> list[int]:
             return list(slots[address])
 
-    async def indexed_on(
+    async def list_pages(
         address: int, unread: Any, pattern: str, found: index.Indexed, until: float
     ) -> Any:
         slots[1], slots[2] = [10, 11, 21], [20]
@@ -495,8 +495,8 @@ def test_a_slot_that_moves_while_masters_are_listed_is_read_once(
         return []
 
     monkeypatch.setattr(active, "topology", Moving())
-    monkeypatch.setattr(active, "_indexed_on", indexed_on)
-    used = store.runner.run(active._indexed("*", 60.0)).used
+    monkeypatch.setattr(active, "_list_pages", list_pages)
+    used = store.runner.run(active._list_index("*", 60.0)).used
     assert used == {index_of(slot, "lock:") for slot in (10, 11, 20, 21)}
 
 

@@ -21,9 +21,10 @@ from leaselock._core.contract.backend import matching
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from leaselock._backends.redis.codec import Command
+    from leaselock._backends.redis.lock_reader import LockReader
     from leaselock._backends.redis.messages import Address
     from leaselock._backends.redis.shared_state import SharedState
     from leaselock._core.contract.backend import Claim, LockState
@@ -39,8 +40,6 @@ ASKED_AT_ONCE = 100
 TRIM_EVERY, TRIM_SIZE, TRIM_AGE = 64, 128, 60.0
 # How many names a listing reads at once: to send more takes a server too long.
 PAGE = 5000
-# How many locks it reads at once: a lock may have thousands of waiters.
-READ_AT_ONCE = 50
 # How many names one step of a repair removes or adds; and how many members it reads of each index,
 # where it reads `TOGETHER` indexes.
 STEP, STEP_OF_SLOT = 100, 10
@@ -99,34 +98,18 @@ class Indexed(NamedTuple):
     """The pages with members that are no keys of locks."""
 
 
-class Inspection(NamedTuple):
-    """How the states of several locks are read with one packet."""
-
-    command: Callable[[str], Command]
-    """The command that reads the lock with this name."""
-    state: Callable[[str, Any], LockState]
-    """The state of that lock, from the reply."""
-
-
 class ActiveIndex:
-    """The index of the locks of one protocol; *kind* is the type of their keys: hash or string.
-    *state_of* reads the state of one lock, and *inspection* those of several.
+    """The index of the locks of one protocol, which *locks* reads; *kind* is the type of their
+    keys: hash or string.
     """
 
-    def __init__(
-        self,
-        shared: SharedState,
-        kind: str,
-        state_of: Callable[[str, float], Awaitable[LockState]],
-        inspection: Inspection | None = None,
-    ) -> None:
+    def __init__(self, shared: SharedState, kind: str, locks: LockReader) -> None:
         self.executor = shared.executor
         self.topology = shared.topology
         self.of = shared.index_of
         self.prefix = shared.settings.prefix
         self.kind = kind
-        self.state_of = state_of
-        self.inspection = inspection
+        self.locks = locks
         self.now = shared.now
         # The number of releases until the next one that trims.
         self.releases = 0
@@ -150,12 +133,12 @@ class ActiveIndex:
         """
         name = literal(pattern)
         if name is not None:
-            state = await self.state_of(name, until)
+            state = await self.locks.state_of(name, until)
             return (state,) if state.in_use else ()
         allowed = until - self.now()
         found = Indexed(set(), set(), [])
         try:
-            found = await self._indexed(pattern, allowed)
+            found = await self._list_index(pattern, allowed)
         except NotALock:
             walk = True  # another program has overwritten the index
         used = found.used
@@ -165,68 +148,24 @@ class ActiveIndex:
         states: list[LockState] = []
         missing: list[str] = []
         with explained(found):
-            read = await self._read_together(sorted(used | others), allowed)
+            read = await self.locks.read_together(sorted(used | others), allowed)
         for name in sorted(used | others):
             with suppress(NotALock), explained(found):
                 until = self.now() + allowed
-                state = read[name] if name in read else await self.state_of(name, until)
+                state = read[name] if name in read else await self.locks.state_of(name, until)
                 if state.in_use:
                     states.append(state)
                     if name in others:
                         missing.append(name)
-        until = min(until, self.now() + REPAIR_WITHIN)
-        with suppress(NotApplied, OutcomeUnknown, Unreachable):
-            # What cannot be repaired now, or by this user, is found again.
-            idle = islice(found.idle, MOST_REPAIRED * TOGETHER)
-            await self._forget(idle, until, most=MOST_REPAIRED)
-            for page in found.foreign[:MOST_REPAIRED]:
-                await self._remove(page, until)
-            await self._add(missing, until)
+        await self._repair_listed(found, missing, min(until, self.now() + REPAIR_WITHIN))
         return tuple(states)
-
-    async def _read_together(self, listed: Iterable[str], allowed: float) -> dict[str, LockState]:
-        """The states of these locks, each packet of them read in one round trip. The locks that
-        are left out have to be read one by one: another server has them meanwhile, they cannot be
-        read, or the server has to be sent the text of the script first.
-        """
-        read: dict[str, LockState] = {}
-        if self.inspection is None:
-            return read
-        packets: dict[Address, list[list[str]]] = {}
-        for name in listed:
-            address = self.topology.known(self._key(name))
-            if address is not None:
-                of_server = packets.setdefault(address, [[]])
-                if len(of_server[-1]) == READ_AT_ONCE:
-                    of_server.append([])
-                of_server[-1].append(name)
-        for address, of_server in packets.items():
-            # The first one sends the text of the script, where the server does not have it.
-            first = of_server[0].pop(0)
-            with suppress(NotALock):
-                read[first] = await self.state_of(first, self.now() + allowed)
-            for packet in of_server:
-                commands = [self.inspection.command(name) for name in packet]
-                try:
-                    replies = await self.executor.send(address, commands, self.now() + allowed)
-                except OutcomeUnknown:
-                    self.topology.forget(address)
-                    raise
-                except Unreachable:
-                    # To read one by one finds the server that is the master now.
-                    self.topology.forget(address)
-                    return read
-                for name, reply in zip(packet, replies, strict=True):
-                    if not isinstance(reply, Exception):
-                        read[name] = self.inspection.state(name, reply)
-        return read
 
     def _named(self, found: Iterable[str], pattern: str) -> set[str]:
         """The names that match, of the locks with these keys."""
         named = {names.name_of(key, self.prefix) for key in found}
         return set(matching(filter(None, named), pattern))
 
-    async def _indexed(self, pattern: str, allowed: float) -> Indexed:
+    async def _list_index(self, pattern: str, allowed: float) -> Indexed:
         """What is in the indexes of all servers; each page may take the *allowed* seconds."""
         found = Indexed(set(), set(), [])
         masters = await self.topology.masters(self.executor.send, self.now() + allowed)
@@ -235,10 +174,10 @@ class ActiveIndex:
             while unread:
                 until = self.now() + allowed
                 with explained(found):
-                    unread = await self._indexed_on(address, unread, pattern, found, until)
+                    unread = await self._list_pages(address, unread, pattern, found, until)
         return found
 
-    async def _indexed_on(
+    async def _list_pages(
         self, address: Address, unread: Unread, pattern: str, found: Indexed, until: float
     ) -> Unread:
         """Add the next page of each of these indexes to *found*; return what is left to read."""
@@ -247,7 +186,7 @@ class ActiveIndex:
         # names that were not read yet to a page that was.
         pages = await self._read_pages(address, unread, size, until, "REV")
         listed = [matching(page.names, pattern) for page in pages]
-        used, idle = await self._looked_at(address, listed, until)
+        used, idle = await self._used_and_idle(address, listed, until)
         found.used.update(used)
         found.idle.update(idle)
         found.foreign.extend(page for page in pages if page.foreign)
@@ -286,7 +225,7 @@ class ActiveIndex:
                 foreign.append(member)
         return Page(index, first, listed, foreign, len(members) < size)
 
-    async def _looked_at(
+    async def _used_and_idle(
         self, address: Address, listed: Sequence[Sequence[str]], until: float
     ) -> tuple[set[str], set[str]]:
         """The names of these pages whose lock has keys, and the others."""
@@ -385,6 +324,16 @@ class ActiveIndex:
 
     # --- repair ---------------------------------------------------------------------------------
 
+    async def _repair_listed(self, found: Indexed, missing: Iterable[str], until: float) -> None:
+        """Remove what a listing found that is no active lock; add the *missing* ones."""
+        with suppress(NotApplied, OutcomeUnknown, Unreachable):
+            # What cannot be repaired now, or by this user, is found again.
+            idle = islice(found.idle, MOST_REPAIRED * TOGETHER)
+            await self._forget(idle, until, most=MOST_REPAIRED)
+            for page in found.foreign[:MOST_REPAIRED]:
+                await self._remove(page, until)
+            await self._add(missing, until)
+
     async def _add(self, missing: Iterable[str], until: float) -> None:
         for name in missing:
             lock = self._key(name)
@@ -448,7 +397,7 @@ class ActiveIndex:
         try:
             pages = await self._read_pages(position.keys.masters[0], unread, size, until)
             listed = [page.names for page in pages]
-            _, idle = await self._looked_at(position.keys.masters[0], listed, until)
+            _, idle = await self._used_and_idle(position.keys.masters[0], listed, until)
             for page in pages:
                 await self._remove(page, until)
         except NotALock:  # another program has overwritten the index
@@ -468,8 +417,10 @@ class ActiveIndex:
             index = self.of(lock)
             with suppress(NotALock):
                 (score,) = await self.executor.ask(index, (("ZSCORE", index, lock),), until)
-                if score is None and (await self.state_of(name, until)).in_use:
+                if score is None and (await self.locks.state_of(name, until)).in_use:
                     await self._add((name,), until)
+
+    # --- trimming after a release ---------------------------------------------------------------
 
     @property
     def is_nearly_due(self) -> bool:

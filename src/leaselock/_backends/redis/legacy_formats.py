@@ -17,6 +17,7 @@ from leaselock._backends.redis.backend import RedisBackend
 from leaselock._backends.redis.executor import UNREADABLE
 from leaselock._backends.redis.index import ActiveIndex
 from leaselock._backends.redis.keys import owner_of
+from leaselock._backends.redis.lock_reader import LockReader
 from leaselock._backends.redis.messages import NotALock
 from leaselock._backends.redis.records import held_of, is_record
 from leaselock._backends.redis.scripts import IF_OWNER
@@ -370,7 +371,7 @@ class LegacyBackend(RedisBackend):
         capabilities: Capabilities,
     ) -> None:
         super().__init__(shared, capabilities)
-        self.index = ActiveIndex(shared, "string", self._state)
+        self.index = ActiveIndex(shared, "string", LockReader(shared, self._state))
         self.form: Setnx = FORMS[form](wall)
         self.closing = Signal()
 

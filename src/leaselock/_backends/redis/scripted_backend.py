@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from leaselock._backends.redis import keys as names
 from leaselock._backends.redis.backend import RedisBackend
 from leaselock._backends.redis.executor import PARTIAL, UNREADABLE, is_partial
-from leaselock._backends.redis.index import ActiveIndex, Inspection
+from leaselock._backends.redis.index import ActiveIndex
 from leaselock._backends.redis.listener import WaitersRequest
+from leaselock._backends.redis.lock_reader import Inspection, LockReader
 from leaselock._backends.redis.messages import (
     Connection,
     ScriptFailed,
@@ -96,7 +97,7 @@ class ScriptedBackend(RedisBackend):
         self.listener = shared.listener
         kind = HASH if form == HASH else "string"
         inspection = Inspection(self._look, self._found)
-        self.index = ActiveIndex(shared, kind, self._state, inspection)
+        self.index = ActiveIndex(shared, kind, LockReader(shared, self._state, inspection))
         # The claims that are to listen before they ask: others wait for their locks.
         self.to_listen: set[str] = set()
         # The tokens of grants that were given back, of claims that are still in use.
