@@ -6,7 +6,6 @@ import abc
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._backends.redis.counters import COUNTERS, collect_counters
-from leaselock._backends.redis.doctor import examine
 from leaselock._backends.redis.index import RepairPosition
 from leaselock._backends.redis.messages import PRIVATE, public_error
 from leaselock._core.contract.backend import (
@@ -126,6 +125,8 @@ class RedisBackend(Backend):
 
     def doctor(self, until: float) -> Operation[Sequence[Finding]]:
         """Report how the servers are set up."""
+        from leaselock._backends.redis.doctor import examine  # loaded where it is used
+
         return examine(
             self.executor,
             self.settings,

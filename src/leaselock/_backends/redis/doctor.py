@@ -1,4 +1,7 @@
-"""`leaselock doctor` for Redis: whether the servers can lose a grant, and who may use them."""
+"""`leaselock doctor` for Redis: whether the servers can lose a grant, and who may use them.
+
+Here the servers are asked; `checks` has the tables of what is said of their answers.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,28 @@ import shlex
 import ssl
 import time
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends import library
 from leaselock._backends.redis.capabilities import examine_capabilities, server_of
+from leaselock._backends.redis.checks import (
+    ACCESS,
+    INDEX,
+    KEYS,
+    LIBRARY,
+    SENTINEL,
+    SENTINEL_ERRORS,
+    SERVER,
+)
 from leaselock._backends.redis.counters import counters_on, kept_counters
 from leaselock._backends.redis.keys import RECORD, index_of, lock_in, name_of
 from leaselock._backends.redis.layout_marker import marker_finding, marker_keys
 from leaselock._backends.redis.messages import NotALock, OtherLayout, Unreachable
-from leaselock._backends.redis.pool import KEPT_UNUSED
 from leaselock._backends.redis.scan import escaped, keys_on
 from leaselock._backends.redis.settings import LOGIN, MODULES, connection_class
 from leaselock._core.contract.backend import Finding
-from leaselock._core.rows.maintenance import clients_finding, clock_finding, tls_finding
+from leaselock._core.rows.checks import report
+from leaselock._core.rows.maintenance import clock_finding, tls_finding
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
@@ -34,34 +46,42 @@ if TYPE_CHECKING:
 
     Inspect = Callable[[str | None, str, float], Awaitable[Sequence[LockState]]]
 
-OLDEST = (6, 2)
-FEWEST_SENTINELS = 3
 # What is asked for by name: "*" would also send the passwords of the server and of its replicas.
 SETTINGS = tuple(
     ("CONFIG", "GET", name)
     for name in ("appendfsync", "min-replicas-to-write", "min-slaves-to-write")
 )
+# What is taken for the facts that a server does not say.
+UNSAID: Mapping[str, Any] = {
+    "redis_version": "",
+    "role": "",
+    "run_id": "",
+    "maxmemory": "",
+    "maxmemory_policy": "",
+    "aof_enabled": None,
+    "connected_slaves": "",
+    "maxclients": "",
+    "connected_clients": "0",
+    "appendfsync": "unknown",
+}
 # How many pages of keys are looked at on each server, and the types that a lock can have.
 PAGES = 100
 LOCKS = (b"hash", b"string")
 READ = 100
 # How many commands are sent together.
 TOGETHER = 500
-# To look at this number of keys takes a server about a second.
-MANY_KEYS = 1_000_000
-# A client of threads keeps that many connections, and has one more for each thread that waits.
-CONNECTIONS = KEPT_UNUSED + 1
 
 
-class Server(NamedTuple):
-    """What a server says of itself, and how the client uses it."""
+class Examination(NamedTuple):
+    """What the probes of a server need."""
 
-    address: Address
-    facts: Mapping[str, str]
-    """INFO."""
-    config: Mapping[str, str]
-    """CONFIG GET; empty where that is not allowed."""
+    executor: Executor
     settings: Settings
+    inspect: Inspect
+    """Reads one lock."""
+    without_login: Callable[[], SharedState]
+    """Makes a store of the same servers that does not say who it is."""
+    until: float
 
 
 async def examine(
@@ -75,8 +95,8 @@ async def examine(
     """Examine every server that has keys; *inspect* reads one lock, *without_login* makes a store
     of the same servers that does not say who it is.
     """
-    findings = [_library(settings), *_encryption(settings)]
-    markers = marker_keys(settings.prefix, executor.topology.divided)
+    examination = Examination(executor, settings, inspect, without_login, until)
+    findings = [*_library(settings), *_encryption(settings)]
     if settings.service:
         findings += await _of_sentinels(executor, settings, until)
     try:
@@ -87,34 +107,23 @@ async def examine(
                 raise
             return (*findings, Finding("fail", str(error)))
         for address in masters:
-            questions = (("INFO",), *SETTINGS, ("TIME",))
-            replies = await executor.send(address, questions, until)
-            findings += await _of_server(executor, address, settings, replies, until)
-            findings += _clock(address, replies[-1], time.time())
-            layouts = await executor.send(address, [("GET", key) for key in markers], until)
-            findings.append(marker_finding(address, layouts))
-            findings.append(await _access(address, settings, without_login, until))
-            findings += await _of_index(executor, address, settings.prefix, until)
-            try:
-                findings += await _of_keys(executor, address, settings, inspect, until)
-            except NotApplied as error:
-                what = f"{address}: its keys were not examined ({error})"
-                findings.append(Finding("skip", what))
+            for probe in PROBES:
+                findings += await probe(examination, address)
         findings += await examine_capabilities(executor, tracking, settings.replicas, until)
     except OtherLayout as error:
         findings.append(Finding("fail", str(error)))
     return tuple(findings)
 
 
-def _library(settings: Settings) -> Finding:
+def _library(settings: Settings) -> list[Finding]:
     """Whether the installed redis-py can connect for threads and for asyncio."""
-    version = library("redis", "redis").__version__
+    version, problem = library("redis", "redis").__version__, ""
     try:
         for aio in (False, True):
             settings.supported(aio=aio)
     except ValueError as error:
-        return Finding("warn", str(error), "another release of redis-py, or without the option")
-    return Finding("ok", f"redis-py {version} has all options of the URL, for threads and asyncio")
+        problem = str(error)
+    return report(LIBRARY, {"version": version, "problem": problem})
 
 
 def _encryption(settings: Settings) -> list[Finding]:
@@ -138,6 +147,9 @@ def _encryption(settings: Settings) -> list[Finding]:
     return [tls_finding("the connections", problem, True, advice)]
 
 
+# --- sentinels ------------------------------------------------------------------------------------
+
+
 async def _of_sentinels(executor: Executor, settings: Settings, until: float) -> list[Finding]:
     """Whether the sentinels would replace the master if it failed."""
     findings, named = [], {}
@@ -152,17 +164,13 @@ async def _of_sentinels(executor: Executor, settings: Settings, until: float) ->
             what = f"the sentinel {address} does not answer: {error}"
             findings.append(Finding("warn", what, "start it: a failover needs most of them"))
             continue
-        quorum, facts = replies
-        if isinstance(quorum, Exception):
-            level: Literal["skip", "fail"] = "skip" if "NOPERM" in str(quorum) else "fail"
-            what = f"the sentinel {address}: no failover could be decided ({quorum})"
-            findings.append(Finding(level, what, "start the sentinels that are missing"))
-        if isinstance(facts, Exception):
-            findings.append(Finding("skip", f"the sentinel {address}: it does not say ({facts})"))
-            continue
-        known = {_text(key): _text(value) for key, value in _pairs(facts).items()}
-        named[f"{known.get('ip')}:{known.get('port')}"] = address
-        findings += _of_sentinel(address, known, len(sentinels))
+        errors = [reply if isinstance(reply, Exception) else None for reply in replies]
+        facts = {"address": address, "quorum": errors[0], "master": errors[1]}
+        findings += report(SENTINEL_ERRORS, facts)
+        if errors[1] is None:
+            known = _sentinel(address, replies[1], len(sentinels))
+            named[f"{known['ip']}:{known['port']}"] = address
+            findings += report(SENTINEL, known)
     if len(named) > 1:
         each = " and ".join(f"{master} ({address})" for master, address in named.items())
         what = f"the sentinels name different masters: {each}"
@@ -170,143 +178,69 @@ async def _of_sentinels(executor: Executor, settings: Settings, until: float) ->
     return findings
 
 
-def _of_sentinel(address: Address, known: Mapping[str, str], in_url: int) -> list[Finding]:
-    """What one sentinel knows of the master, its replicas and the other sentinels."""
-    findings = []
-    replicas = int(known.get("num-slaves", "0"))
-    sentinels = int(known.get("num-other-sentinels", "0")) + 1
-    what = (
-        f"the sentinel {address}: {known.get('name')} is {known.get('ip')}:{known.get('port')}, "
-        f"{replicas} replicas, {sentinels} sentinels, quorum {known.get('quorum')}"
-    )
-    findings.append(Finding("ok", what))
-    if not replicas:
-        what = f"the sentinel {address}: there is no replica that could replace the master"
-        findings.append(Finding("warn", what, "add a replica (REPLICAOF)"))
-    if sentinels < FEWEST_SENTINELS:
-        what = f"the sentinel {address}: {sentinels} sentinels cannot decide when one is gone"
-        findings.append(Finding("warn", what, f"{FEWEST_SENTINELS} sentinels, on other machines"))
-    elif sentinels > in_url:
-        what = f"the URL names {in_url} of {sentinels} sentinels: programs depend on these alone"
-        findings.append(Finding("warn", what, "name all of them in the URL"))
-    return findings
+def _sentinel(address: Address, reply: Any, in_url: int) -> dict[str, Any]:
+    """What one sentinel knows of the master, its replicas and the other sentinels; and how many
+    sentinels the URL names.
+    """
+    known = {_text(key): _text(value) for key, value in _pairs(reply).items()}
+    return {
+        **{name: known.get(name) for name in ("name", "ip", "port", "quorum")},
+        "address": address,
+        "replicas": int(known.get("num-slaves", "0")),
+        "sentinels": int(known.get("num-other-sentinels", "0")) + 1,
+        "in_url": in_url,
+    }
 
 
 def _text(value: bytes | str) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
-async def _access(
-    address: Address, settings: Settings, without_login: Callable[[], SharedState], until: float
-) -> Finding:
-    """Whether the server lets in a client that does not say who it is. That client is asked to try:
-    the settings that would tell are the passwords themselves.
-    """
-    problem: Any = None
-    if any(settings.parameters.get(word) for word in LOGIN):
-        stranger = without_login()
-        try:
-            (problem,) = await stranger.executor.send(address, (("PING",),), until)
-        except (Unreachable, StoreError) as error:
-            problem = error
-        finally:
-            stranger.close()
-        if isinstance(problem, Exception):
-            return Finding("ok", f"{address}: clients without a login are refused")
-    if _is_local(address):
-        return Finding("ok", f"{address}: no login is needed, by this way within this machine")
-    what = f"{address}: no login is needed: every program that reaches it can take and end locks"
-    return Finding("warn", what, "requirepass, or ACL users with the default user off")
+# --- probes of a server ---------------------------------------------------------------------------
 
 
-def _is_local(address: Address) -> bool:
-    if address.path or address.host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address.host).is_loopback
-    except ValueError:
-        return False
-
-
-async def _of_index(
-    executor: Executor, address: Address, prefix: str, until: float
-) -> list[Finding]:
-    """Whether each index of active locks on this server is one, in a cluster that of each slot."""
-    keys = [index_of(slot, prefix) for slot in executor.topology.slots_of(address)]
-    kinds: list[Any] = []
-    for start in range(0, len(keys), TOGETHER):
-        questions = [("TYPE", key) for key in keys[start : start + TOGETHER]]
-        kinds += await executor.send(address, questions, until)
-    return [
-        Finding(
-            "fail",
-            f"{address}: the key {key!r} holds a {kind.decode('utf-8', 'replace')} in place of the "
-            "index of active locks, a sorted set: each list looks at all keys",
-            f"redis-cli DEL {shlex.quote(key)}, then leaselock gc; and find out who wrote it",
-        )
-        for key, kind in zip(keys, kinds, strict=True)
-        if isinstance(kind, bytes) and kind not in (b"none", b"zset")
-    ]
-
-
-async def _of_keys(
-    executor: Executor, address: Address, settings: Settings, inspect: Inspect, until: float
-) -> list[Finding]:
-    """What is beside the locks: values of the application, locks of an earlier layout, counters."""
-    findings: list[Finding] = []
-    prefix = settings.prefix
-    if prefix and (others := await _not_locks(executor, address, prefix, inspect, until)):
-        what = f"{address}: {len(others)} keys under {prefix!r} are not locks: {others[0]!r:.60}"
-        findings.append(Finding("warn", what, "another prefix for locks (?prefix=)"))
-    records = await keys_on(executor, address, f"{RECORD}:*", until, pages=PAGES)
-    locks = [lock for key in records if (lock := lock_in(key, RECORD)) is not None]
-    early = [lock for lock in locks if not lock.startswith(prefix)]
-    if early:
-        what = f"{address}: {len(early)} locks are held without {prefix!r}: {early[0]!r:.60}"
-        advice = "end the programs of an earlier version, or use the same ?prefix= everywhere"
-        findings.append(Finding("warn", what, advice))
-    counters = await counters_on(executor, address, prefix, until, PAGES)
-    ends = await executor.send(address, [("PTTL", key) for key in counters], until)
-    endless = sum(end == -1 for end in ends)
-    if endless and settings.token_ttl:
-        what = f"{address}: {endless} of {len(counters)} token counters never expire"
-        advice = "leaselock gc deletes those of ours that were not used for ?token_ttl="
-        findings.append(Finding("warn", what, advice))
-    else:
-        last = max((end for end in ends if isinstance(end, int)), default=0)
-        findings.append(Finding("ok", kept_counters(address, len(counters), last)))
-    return findings
-
-
-async def _not_locks(
-    executor: Executor, address: Address, prefix: str, inspect: Inspect, until: float
-) -> list[str]:
-    """The keys under the prefix that are not locks. The type of each is asked for, and of those
-    with the type of a lock the first ones are read.
-    """
-    under = await keys_on(executor, address, f"{escaped(prefix)}*", until, pages=PAGES)
-    kinds = await executor.send(address, [("TYPE", key) for key in under], until)
-    others = [key for key, kind in zip(under, kinds, strict=True) if kind not in LOCKS]
-    for key in [key for key in under if key not in others][:READ]:
-        try:
-            await inspect(name_of(key, prefix), "*", until)
-        except NotALock:
-            others.append(key)
-    return others
-
-
-async def _of_server(
-    executor: Executor, address: Address, settings: Settings, replies: list[Any], until: float
-) -> list[Finding]:
-    info, configs = replies[0], replies[1 : 1 + len(SETTINGS)]
+async def _server(examination: Examination, address: Address) -> list[Finding]:
+    """What the server says of itself, and its clock."""
+    executor, settings, *_, until = examination
+    questions = (("INFO",), *SETTINGS, ("TIME",))
+    info, *configs, clock = await executor.send(address, questions, until)
     if isinstance(info, Exception):
-        return [Finding("skip", f"{address}: INFO is not allowed ({info})", "grant +info")]
-    facts = _facts(info.decode("utf-8", "replace"))
-    if "role" not in facts:
-        facts |= await _greeting(executor, address, until)
-    config = {key: value for reply in configs for key, value in _settings(reply).items()}
-    server = Server(address, facts, config, settings)
-    return [finding for check in CHECKS if (finding := check(server)) is not None]
+        what = f"{address}: INFO is not allowed ({info})"
+        findings = [Finding("skip", what, "grant +info")]
+    else:
+        said = _said(info.decode("utf-8", "replace"))
+        if "role" not in said:
+            said |= await _greeting(executor, address, until)
+        config = {key: value for reply in configs for key, value in _settings(reply).items()}
+        findings = report(SERVER, _facts(address, settings, said, config))
+    if isinstance(clock, Exception):
+        what = f"{address}: TIME is not allowed ({clock})"
+        return [*findings, Finding("skip", what, "grant +time")]
+    theirs = int(clock[0]) + int(clock[1]) / 1e6
+    return [*findings, clock_finding(str(address), theirs, time.time())]
+
+
+def _facts(
+    address: Address, settings: Settings, said: Mapping[str, str], config: Mapping[str, str]
+) -> dict[str, Any]:
+    """The facts about a server: those of INFO and CONFIG by their names, and what follows from
+    them.
+    """
+    facts = {**UNSAID, **said, **config, "address": address}
+    facts["program"], facts["version"] = server_of(said)
+    version = facts["redis_version"].split(".")[:2]
+    facts["numbers"] = tuple(int(part) for part in version if part.isdigit())
+    replicas = facts["connected_slaves"]
+    facts["replicas"] = int(replicas) if replicas.isdigit() else None
+    # How many have to confirm each grant; with how many the server takes writes.
+    facts["confirming"] = settings.replicas
+    earlier_name = config.get("min-slaves-to-write", "unknown")
+    facts["least"] = config.get("min-replicas-to-write", earlier_name)
+    # Of the database of the URL.
+    database = said.get(f"db{settings.parameters.get('db') or 0}", "")
+    keys = database.partition(",")[0].removeprefix("keys=")
+    facts["keys"] = int(keys) if keys.isdigit() else 0
+    return facts
 
 
 async def _greeting(executor: Executor, address: Address, until: float) -> dict[str, str]:
@@ -318,13 +252,8 @@ async def _greeting(executor: Executor, address: Address, until: float) -> dict[
     return {"role": role.decode("utf-8", "replace")}
 
 
-def _clock(address: Address, reply: Any, wall: float) -> list[Finding]:
-    if isinstance(reply, Exception):
-        return [Finding("skip", f"{address}: TIME is not allowed ({reply})", "grant +time")]
-    return [clock_finding(str(address), int(reply[0]) + int(reply[1]) / 1e6, wall)]
-
-
-def _facts(text: str) -> dict[str, str]:
+def _said(text: str) -> dict[str, str]:
+    """What INFO says."""
     lines = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {key: value for key, _, value in lines}
 
@@ -341,103 +270,104 @@ def _pairs(reply: Any) -> dict[Any, Any]:
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
-def _version(server: Server) -> Finding:
-    name, version = server_of(server.facts)
-    known = server.facts.get("redis_version", "")
-    numbers = tuple(int(part) for part in known.split(".")[:2] if part.isdigit())
-    if numbers and numbers < OLDEST:
-        what = f"{server.address}: {name} {version} is too old"
-        return Finding("fail", what, "6.2 or later is needed")
-    return Finding("ok", f"{server.address}: {name} {version}, with RESP3")
+async def _layout(examination: Examination, address: Address) -> list[Finding]:
+    """The layout marker of the store."""
+    executor, settings = examination.executor, examination.settings
+    keys = marker_keys(settings.prefix, executor.topology.divided)
+    layouts = await executor.send(address, [("GET", key) for key in keys], examination.until)
+    return [marker_finding(address, layouts)]
 
 
-def _role(server: Server) -> Finding:
-    address, role = server.address, server.facts.get("role")
-    if role == "master":
-        return Finding("ok", f"{address}: a master", server=server.facts.get("run_id", ""))
-    if not role:
-        return Finding("skip", f"{address}: neither INFO nor HELLO says whether it is a master")
-    if role == "active-replica":
-        what = f"{address}: an active replica: it and its master each grant the same lock"
-        return Finding("fail", what, "active-replica no")
-    return Finding("fail", f"{address}: a {role}, which takes no locks", "name the master")
+async def _access(examination: Examination, address: Address) -> list[Finding]:
+    """Whether the server lets in a client that does not say who it is. That client is asked to try:
+    the settings that would tell are the passwords themselves.
+    """
+    problem: Any = None
+    if any(examination.settings.parameters.get(word) for word in LOGIN):
+        stranger = examination.without_login()
+        try:
+            (problem,) = await stranger.executor.send(address, (("PING",),), examination.until)
+        except (Unreachable, StoreError) as error:
+            problem = error
+        finally:
+            stranger.close()
+    refused = isinstance(problem, Exception)
+    facts = {"address": address, "refused": refused, "local": _is_local(address)}
+    return report(ACCESS, facts)
 
 
-def _eviction(server: Server) -> Finding:
-    address, facts = server.address, server.facts
-    policy = facts.get("maxmemory_policy", "")
-    if policy == "noeviction" or facts.get("maxmemory") == "0":
-        return Finding("ok", f"{address}: keys are never evicted ({policy})")
-    if not policy:
-        what = f"{address}: INFO does not say whether keys are evicted under memory pressure"
-        return Finding("skip", what, "turn eviction off: it would end locks")
-    what = f"{address}: under memory pressure keys are evicted ({policy}), locks among them"
-    return Finding("fail", what, "maxmemory-policy noeviction, or a server for locks alone")
+def _is_local(address: Address) -> bool:
+    if address.path or address.host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address.host).is_loopback
+    except ValueError:
+        return False
 
 
-def _persistence(server: Server) -> Finding:
-    address, enabled = server.address, server.facts.get("aof_enabled")
-    if enabled is None:
-        what = f"{address}: INFO does not say whether a restart forgets the locks"
-        return Finding("skip", what, "see its documentation, or rely on fencing tokens")
-    if enabled == "1":
-        fsync = server.config.get("appendfsync", "unknown")
-        if fsync == "always":
-            return Finding("ok", f"{address}: every grant is on disk before it is answered")
-        what = f"{address}: a crash may forget the grants of the last second (appendfsync {fsync})"
-        return Finding("warn", what, "appendfsync always, or rely on fencing tokens")
-    what = f"{address}: a restart forgets all locks (appendonly no)"
-    return Finding("warn", what, "appendonly yes, or let a restart take longer than every lease")
+async def _indexes(examination: Examination, address: Address) -> list[Finding]:
+    """Whether each index of active locks on this server is one, in a cluster that of each slot."""
+    executor, prefix = examination.executor, examination.settings.prefix
+    keys = [index_of(slot, prefix) for slot in executor.topology.slots_of(address)]
+    kinds: list[Any] = []
+    for start in range(0, len(keys), TOGETHER):
+        questions = [("TYPE", key) for key in keys[start : start + TOGETHER]]
+        kinds += await executor.send(address, questions, examination.until)
+    findings: list[Finding] = []
+    for key, kind in zip(keys, kinds, strict=True):
+        if isinstance(kind, bytes):
+            named = {"key": key, "quoted": shlex.quote(key), "type": _text(kind)}
+            findings += report(INDEX, {"address": address, **named})
+    return findings
 
 
-def _replication(server: Server) -> Finding:
-    address, wanted = server.address, server.settings.replicas
-    replicas = server.facts.get("connected_slaves", "")
-    if not replicas.isdigit():
-        what = f"{address}: INFO does not say whether it has replicas, to which a failover may lose"
-        return Finding("skip", f"{what} grants", "fencing tokens")
-    if int(replicas) < wanted:
-        what = f"{address}: ?replicas={wanted}, but it has {replicas}: no lock can be granted"
-        return Finding("fail", what, "more replicas, or a smaller ?replicas=")
-    if replicas == "0":
-        return Finding("ok", f"{address}: no replicas, so no failover can lose a lock")
-    if 0 < wanted < int(replicas):
-        what = (
-            f"{address}: ?replicas={wanted} of {replicas}: a failover to one that has not confirmed"
-        )
-        return Finding("warn", f"{what} a grant loses it", f"?replicas={replicas}")
-    config = server.config
-    least = config.get("min-replicas-to-write", config.get("min-slaves-to-write", "unknown"))
-    what = f"{address}: connected replicas: {replicas}; a failover may lose the latest grants"
-    if least.isdigit() and int(least) > 0:
-        return Finding("ok", f"{what}; cut off from them it stops (min-replicas-to-write {least})")
-    advice = f"?replicas={replicas}, min-replicas-to-write 1, and fencing tokens"
-    what += f"; cut off from them it goes on granting (min-replicas-to-write {least})"
-    return Finding("warn", what, advice)
+async def _keys(examination: Examination, address: Address) -> list[Finding]:
+    """What is beside the locks: values of the application, locks of an earlier layout, counters."""
+    executor, settings, *_, until = examination
+    prefix = settings.prefix
+    try:
+        others = await _not_locks(examination, address) if prefix else []
+        records = await keys_on(executor, address, f"{RECORD}:*", until, pages=PAGES)
+        counters = await counters_on(executor, address, prefix, until, PAGES)
+        ends = await executor.send(address, [("PTTL", key) for key in counters], until)
+    except NotApplied as error:
+        return [Finding("skip", f"{address}: its keys were not examined ({error})")]
+    locks = [lock for key in records if (lock := lock_in(key, RECORD)) is not None]
+    early = [lock for lock in locks if not lock.startswith(prefix)]
+    last = max((end for end in ends if isinstance(end, int)), default=0)
+    facts = {
+        "address": address,
+        "prefix": prefix,
+        "others": len(others),
+        "other": next(iter(others), ""),
+        "early": len(early),
+        "early_one": next(iter(early), ""),
+        "counters": len(counters),
+        "endless": sum(end == -1 for end in ends),
+        "token_ttl": settings.token_ttl,
+        "kept": kept_counters(address, len(counters), last),
+    }
+    return report(KEYS, facts)
 
 
-def _clients(server: Server) -> Finding | None:
-    facts = server.facts
-    most, now = facts.get("maxclients", ""), facts.get("connected_clients", "0")
-    if not (most.isdigit() and now.isdigit()):
-        return None
-    limit = (
-        f"maxclients is {most}, of which {now} are connected; a client for threads opens one more "
-        "for each thread that waits, one for asyncio opens one in all"
-    )
-    usable = int(most) - int(now)
-    return clients_finding(str(server.address), limit, usable, CONNECTIONS, "a larger maxclients")
+async def _not_locks(examination: Examination, address: Address) -> list[str]:
+    """The keys under the prefix that are not locks. The type of each is asked for, and of those
+    with the type of a lock the first ones are read.
+    """
+    executor, settings, inspect, _, until = examination
+    prefix = settings.prefix
+    under = await keys_on(executor, address, f"{escaped(prefix)}*", until, pages=PAGES)
+    kinds = await executor.send(address, [("TYPE", key) for key in under], until)
+    others = [key for key, kind in zip(under, kinds, strict=True) if kind not in LOCKS]
+    for key in [key for key in under if key not in others][:READ]:
+        try:
+            await inspect(name_of(key, prefix), "*", until)
+        except NotALock:
+            others.append(key)
+    return others
 
 
-def _size(server: Server) -> Finding | None:
-    database = server.facts.get(f"db{server.settings.parameters.get('db') or 0}", "")
-    keys = database.partition(",")[0].removeprefix("keys=")
-    if not keys.isdigit() or int(keys) < MANY_KEYS:
-        return None
-    what = f"{server.address}: {keys} keys in its database: ls --all and gc look at all of them"
-    return Finding("warn", what, "a database, or a server, for locks alone")
-
-
-CHECKS: tuple[Callable[[Server], Finding | None], ...] = (
-    *(_version, _role, _eviction, _persistence, _replication, _clients, _size),
+# What each server is asked, in this order.
+PROBES: Sequence[Callable[[Examination, Address], Awaitable[list[Finding]]]] = (
+    *(_server, _layout, _access, _indexes, _keys),
 )
