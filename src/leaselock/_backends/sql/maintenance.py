@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock._backends.sql.doctor import examine
 from leaselock._backends.sql.lease import Lease
 from leaselock._backends.sql.lock_row import Requester
 from leaselock._backends.sql.records import micros
@@ -40,6 +39,8 @@ async def maintain(
         return await _set_up(server, request.dry, executor)
     if isinstance(request, CollectGarbage):
         return await Sweep(server, executor, now).run(request.position)
+    from leaselock._backends.sql.doctor import examine  # loaded where it is used
+
     return await examine(server, executor)
 
 
