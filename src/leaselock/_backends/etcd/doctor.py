@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.document.http import shown
 from leaselock._backends.etcd.gateway import OLDEST, encoded
 from leaselock._core.contract.backend import Finding
+from leaselock._core.rows.checks import Case, otherwise, report
 from leaselock._core.rows.maintenance import clock_finding, tls_finding
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from leaselock._backends.etcd.gateway import Gateway
+    from leaselock._backends.etcd.gateway import Answer, Gateway
+    from leaselock._core.rows.checks import Check, Facts
 
+OLDEST_NUMBERS = tuple(map(int, OLDEST.split(".")))
 # These may lose or corrupt data after a crash, say their own release notes.
 UNSAFE = ((3, 5, 0), (3, 5, 2))
 # The clock of a member has a granularity of one second: more than this is a difference.
@@ -24,16 +27,157 @@ MOST_APART = 2.0
 SLOW = 0.1
 # A transaction that compares this never writes, but needs the right to.
 IMPOSSIBLE = -1
-FREE_SPACE = "compact and defragment it, or raise --quota-backend-bytes; then etcdctl alarm disarm"
 
 
-class Status(NamedTuple):
-    """What a member says of itself."""
+# --- checks ---------------------------------------------------------------------------------------
 
-    server: str
-    facts: dict[str, Any]
-    offset: float | None
-    """How many seconds its clock is ahead of this machine's, without its granularity."""
+MAJORITY: tuple[Check, ...] = (
+    (
+        Case(
+            "warn",
+            lambda majority: majority["took"] >= SLOW,
+            "a majority of the members answers, {took:.3f} s",
+            "give the members disks of their own",
+        ),
+        Case("ok", otherwise, "a majority of the members answers, {took:.3f} s"),
+    ),
+)
+
+# What a member says of itself.
+MEMBER: tuple[Check, ...] = (
+    (
+        Case(
+            "fail",
+            lambda member: not member["leader"],
+            "{server}: etcd {version}, {role}, {size:.1f} MB: it knows no leader",
+            "start the other members, or let this one reach them",
+            "{server}",
+        ),
+        Case(
+            "fail",
+            lambda member: member["numbers"] < OLDEST_NUMBERS,
+            "{server}: etcd {version}, {role}, {size:.1f} MB",
+            f"upgrade to etcd {OLDEST} or later",
+            "{server}",
+        ),
+        Case(
+            "fail",
+            lambda member: UNSAFE[0] <= member["numbers"] <= UNSAFE[1],
+            "{server}: etcd {version}, {role}, {size:.1f} MB: it may lose data after a crash",
+            "upgrade it",
+            "{server}",
+        ),
+        Case(
+            "ok",
+            otherwise,
+            "{server}: etcd {version}, {role}, {size:.1f} MB",
+            server="{server}",
+        ),
+    ),
+)
+
+
+def _clock(member: Facts) -> Finding | None:
+    if member["offset"] is None:
+        return None
+    where = member["server"]
+    return clock_finding(where, member["offset"], 0.0)._replace(server=where)
+
+
+# Of each member that says its time, and of all of them.
+CLOCK: tuple[Check, ...] = (_clock,)
+CLOCKS: tuple[Check, ...] = (
+    Case(
+        "fail",
+        lambda clocks: clocks["apart"] > MOST_APART,
+        "the clocks of the members are {apart:.1f} s apart",
+        "synchronise them: a lease may be taken for ended too early",
+    ),
+)
+
+# Of each alarm; without any, the kind is None.
+ALARM: tuple[Check, ...] = (
+    (
+        Case("ok", lambda alarm: alarm["kind"] is None, "no alarm"),
+        Case(
+            "fail",
+            lambda alarm: alarm["kind"] == "NOSPACE",
+            "alarm {kind}: no lock can be acquired or renewed",
+            "compact and defragment it, or raise --quota-backend-bytes; then etcdctl alarm disarm",
+        ),
+        Case(
+            "fail",
+            otherwise,
+            "alarm {kind}: no lock can be acquired or renewed",
+            "restore the member from a backup",
+        ),
+    ),
+)
+
+MEMBERS: tuple[Check, ...] = (
+    (
+        Case(
+            "warn",
+            lambda members: members["voters"] < 3,
+            "{voters} member{plural}",
+            "three members go on when one fails",
+        ),
+        Case(
+            "warn",
+            lambda members: members["named"] < members["listed"],
+            "{listed} members, and {named} named",
+            "name all members in the URL, so that clients find one that runs",
+        ),
+        Case("ok", otherwise, "{voters} members: {spare} may fail"),
+    ),
+)
+
+RIGHTS: tuple[Check, ...] = (
+    (
+        Case(
+            "ok",
+            lambda rights: rights["error"] is None,
+            "the keys below {prefix!r} can be read and written",
+        ),
+        Case(
+            "fail",
+            lambda rights: rights["error"].reason == "denied",
+            "the keys below {prefix!r} cannot be written: {error}",
+            "grant readwrite on the prefix {prefix!r}",
+        ),
+        Case("fail", otherwise, "the keys below {prefix!r} cannot be written: {error}"),
+    ),
+)
+
+
+def _encryption(security: Facts) -> Finding | None:
+    if security["tls"]:
+        return tls_finding("etcd", "", True, "")
+    if security["login"]:
+        return Finding("warn", "the password is sent unencrypted", "use etcds://")
+    return None
+
+
+SECURITY: tuple[Check, ...] = (
+    _encryption,
+    (
+        Case(
+            "warn",
+            lambda security: not security["login"],
+            "every user can change the keys of locks",
+            "enable its authentication unless the network is closed",
+        ),
+        Case(
+            "warn",
+            lambda security: security["auth_is_off"],
+            "its authentication is off, so the login was not used",
+            "etcdctl auth enable; without it every user can change the keys of locks",
+        ),
+    ),
+)
+
+
+# --- probes ---------------------------------------------------------------------------------------
 
 
 class Doctor:
@@ -45,29 +189,27 @@ class Doctor:
 
     def findings(self, until: float) -> Iterator[Finding]:
         """One for each check."""
+        yield from self._majority(until)
+        yield from self._each_member(until)
+        yield from self._alarms(until)
+        yield from self._members(until)
+        yield from self._rights(until)
+        gateway = self.gateway
+        tls, login = gateway.pool.tls is not None, gateway.login is not None
+        facts = {"tls": tls, "login": login, "auth_is_off": gateway.auth_is_off}
+        yield from report(SECURITY, facts)
+
+    def _majority(self, until: float) -> list[Finding]:
         now = self.gateway.pool.now
         began = now()
         # Linearizable, so it needs a majority and a valid login.
         self.gateway.post("kv/range", {"key": encoded(self.key), "count_only": True}, until)
-        took = now() - began
-        advice = "give the members disks of their own" if took >= SLOW else ""
-        level: Any = "warn" if advice else "ok"
-        yield Finding(level, f"a majority of the members answers, {took:.3f} s", advice)
-        statuses = []
-        for member in self._statuses(until):
-            if isinstance(member, Finding):
-                yield member
-            else:
-                statuses.append(member)
-                yield from _member(member)
-        yield from _clocks(statuses)
-        yield from self._alarms(until)
-        yield from self._members(until)
-        yield self._writing(until)
-        yield from self._security()
+        return report(MAJORITY, {"took": now() - began})
 
-    def _statuses(self, until: float) -> Iterator[Status | Finding]:
+    def _each_member(self, until: float) -> Iterator[Finding]:
+        """What each member says of itself, and then the clocks of those that answer."""
         pool = self.gateway.pool
+        members = []
         for number, server in enumerate(pool.servers):
             # One that is stopped does not take the time of the others.
             limit = pool.now() + (until - pool.now()) / (len(pool.servers) + 1 - number)
@@ -79,9 +221,13 @@ class Doctor:
                 advice = "the others go on while they are a majority: see why"
                 yield Finding("warn", f"{where}: {what}", advice, where)
             else:
-                date = answer.date
-                offset = None if date is None else _offset(date, time.time())
-                yield Status(answer.server, answer.body, offset)
+                members.append(_member(answer, time.time()))
+                yield from report(MEMBER, members[-1])
+        for member in members:
+            yield from report(CLOCK, member)
+        offsets = [member["offset"] for member in members if member["offset"] is not None]
+        if offsets:
+            yield from report(CLOCKS, {"apart": max(offsets) - min(offsets)})
 
     def _alarms(self, until: float) -> Iterator[Finding]:
         try:
@@ -91,54 +237,57 @@ class Doctor:
             return
         kinds = {str(alarm.get("alarm", "")) for alarm in answer.body.get("alarms", ())}
         if not kinds:
-            yield Finding("ok", "no alarm")
+            yield from report(ALARM, {"kind": None})
         for kind in sorted(kinds):
-            advice = FREE_SPACE if kind == "NOSPACE" else "restore the member from a backup"
-            yield Finding("fail", f"alarm {kind}: no lock can be acquired or renewed", advice)
+            yield from report(ALARM, {"kind": kind})
 
-    def _members(self, until: float) -> Iterator[Finding]:
+    def _members(self, until: float) -> list[Finding]:
+        """How many members there are, and how many of them are named."""
         try:
             answer = self.gateway.post("cluster/member/list", {}, until)
         except StoreError as error:
-            yield Finding("skip", f"the members could not be listed: {error}")
-            return
+            return [Finding("skip", f"the members could not be listed: {error}")]
         members = answer.body.get("members", ())
         voters = sum(not member.get("isLearner") for member in members)
-        named = len(self.gateway.pool.servers)
-        if voters < 3:
-            advice = "three members go on when one fails"
-            yield Finding("warn", f"{voters} member{'s' * (voters > 1)}", advice)
-        elif named < len(members):
-            advice = "name all members in the URL, so that clients find one that runs"
-            yield Finding("warn", f"{len(members)} members, and {named} named", advice)
-        else:
-            yield Finding("ok", f"{voters} members: {(voters - 1) // 2} may fail")
+        facts = {
+            "listed": len(members),
+            "named": len(self.gateway.pool.servers),
+            "voters": voters,
+            "plural": "s" * (voters > 1),
+            "spare": (voters - 1) // 2,
+        }
+        return report(MEMBERS, facts)
 
-    def _writing(self, until: float) -> Finding:
+    def _rights(self, until: float) -> list[Finding]:
+        """Whether the keys of locks can be written, without writing one."""
         key = encoded(self.key)
         compared = {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": IMPOSSIBLE}
         put = {"requestPut": {"key": key, "value": ""}}
-        where = repr(self.key.decode("utf-8", "replace"))
+        facts: dict[str, Any] = {"prefix": self.key.decode("utf-8", "replace"), "error": None}
         try:
             self.gateway.post("kv/txn", {"compare": [compared], "success": [put]}, until)
         except StoreError as error:
-            what = f"the keys below {where} cannot be written: {error}"
-            advice = "" if error.reason != "denied" else f"grant readwrite on the prefix {where}"
-            return Finding("fail", what, advice)
-        return Finding("ok", f"the keys below {where} can be read and written")
+            facts["error"] = error
+        return report(RIGHTS, facts)
 
-    def _security(self) -> Iterator[Finding]:
-        gateway = self.gateway
-        if gateway.pool.tls is not None:
-            yield tls_finding("etcd", "", True, "")
-        elif gateway.login is not None:
-            yield Finding("warn", "the password is sent unencrypted", "use etcds://")
-        if gateway.login is None:
-            advice = "enable its authentication unless the network is closed"
-            yield Finding("warn", "every user can change the keys of locks", advice)
-        elif gateway.auth_is_off:
-            advice = "etcdctl auth enable; without it every user can change the keys of locks"
-            yield Finding("warn", "its authentication is off, so the login was not used", advice)
+
+def _member(answer: Answer, ours: float) -> dict[str, Any]:
+    """What a member says of itself. *offset* is how many seconds its clock is ahead of this
+    machine's, without its granularity.
+    """
+    status = answer.body
+    version = str(status.get("version", "of unknown version"))
+    leader = status.get("leader")
+    leads = leader == status.get("header", {}).get("member_id")
+    return {
+        "server": answer.server,
+        "version": version,
+        "numbers": tuple(int(number) for number in re.findall(r"\d+", version)[:3]),
+        "leader": int(leader or 0),
+        "role": "learner" if status.get("isLearner") else "leader" if leads else "follower",
+        "size": int(status.get("dbSize", 0)) / 1e6,
+        "offset": None if answer.date is None else _offset(answer.date, ours),
+    }
 
 
 def _offset(date: float, ours: float) -> float:
@@ -146,34 +295,3 @@ def _offset(date: float, ours: float) -> float:
     if date > ours:
         return date - ours
     return min(0.0, date + 1.0 - ours)
-
-
-def _member(status: Status) -> Iterator[Finding]:
-    where, facts = status.server, status.facts
-    version = str(facts.get("version", "of unknown version"))
-    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-    leads = facts.get("leader") == facts.get("header", {}).get("member_id")
-    role = "learner" if facts.get("isLearner") else "leader" if leads else "follower"
-    size = int(facts.get("dbSize", 0)) / 1e6
-    what = f"{where}: etcd {version}, {role}, {size:.1f} MB"
-    if int(facts.get("leader", 0)) == 0:
-        advice = "start the other members, or let this one reach them"
-        yield Finding("fail", f"{what}: it knows no leader", advice, where)
-    elif numbers < tuple(map(int, OLDEST.split("."))):
-        yield Finding("fail", what, f"upgrade to etcd {OLDEST} or later", where)
-    elif UNSAFE[0] <= numbers <= UNSAFE[1]:
-        yield Finding("fail", f"{what}: it may lose data after a crash", "upgrade it", where)
-    else:
-        yield Finding("ok", what, server=where)
-
-
-def _clocks(statuses: Sequence[Status]) -> Iterator[Finding]:
-    known = [(status.server, status.offset) for status in statuses if status.offset is not None]
-    for where, offset in known:
-        yield clock_finding(where, offset, 0.0)._replace(server=where)
-    offsets = [offset for _, offset in known]
-    if offsets and max(offsets) - min(offsets) > MOST_APART:
-        apart = max(offsets) - min(offsets)
-        what = f"the clocks of the members are {apart:.1f} s apart"
-        advice = "synchronise them: a lease may be taken for ended too early"
-        yield Finding("fail", what, advice)

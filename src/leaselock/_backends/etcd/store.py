@@ -28,7 +28,6 @@ from leaselock._backends.document.adapter import (
 )
 from leaselock._backends.document.http import Pool
 from leaselock._backends.document.store import COMMON_OPTIONS, document_store, opened
-from leaselock._backends.etcd.doctor import Doctor
 from leaselock._backends.etcd.gateway import Gateway, encoded
 from leaselock._backends.etcd.listener import EtcdListener
 from leaselock._backends.url import decoded, parse, yes_or_no
@@ -120,6 +119,8 @@ class EtcdStore(DocumentStore):
 
     def doctor(self, until: float) -> tuple[Finding, ...]:
         """Examine the members."""
+        from leaselock._backends.etcd.doctor import Doctor  # loaded where it is used
+
         return tuple(Doctor(self.gateway, self.key("")).findings(until))
 
     def setup(self, dry: bool, until: float) -> tuple[str, ...]:
