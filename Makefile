@@ -6,11 +6,9 @@ READY = .venv/ready
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # Linted, formatted and type-checked alike.
 CODE = src testkit tests verification conftest.py benchmarks examples docs/conf.py
-# How many processes run the tests. A failure in the later tiers is repeated alone, so these may wait
-# for one another.
+# How many processes run the tests: more than there are cores, because most of them wait.
 CORES ?= $(shell nproc)
-JOBS ?= $(shell expr $(CORES) + $(CORES) / 2)
-verify release-checks: JOBS = $(shell expr 2 '*' $(CORES))
+JOBS ?= $(shell expr 2 '*' $(CORES))
 # How the tests are shared out: each process takes a half, and then tests from the other one.
 TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 # What `make test` alone covers completely.
