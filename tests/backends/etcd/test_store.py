@@ -172,6 +172,16 @@ def test_an_expired_login_is_renewed(guarded: Etcd) -> None:
     store.close()
 
 
+def test_a_login_may_be_wanted_later(guarded: Etcd) -> None:
+    """An operator enables authentication while clients run."""
+    store, _ = connect(guarded.url("mine", f"ann:{SECRET}"))
+    version = put(store, "later", b"1")
+    store.gateway.token, store.gateway.auth_is_off = None, True
+    put(store, "later", b"2", version)
+    assert not store.gateway.auth_is_off
+    store.close()
+
+
 @pytest.mark.heavy
 def test_a_restarted_member_has_forgotten_the_login(guarded: Etcd) -> None:
     store, _ = connect(guarded.url("mine", f"ann:{SECRET}"))

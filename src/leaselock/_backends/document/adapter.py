@@ -190,7 +190,7 @@ class DocumentStore(BlockingNode):
         return carry_out(*request, until)
 
     def is_urgent(self, request: object) -> bool:
-        """Whether it writes: the reads of many waiters must not delay renewals and releases."""
+        """Whether it is a `Put`: reads of many waiters must not delay renewals and releases."""
         return type(request) is Put
 
     def describe(self, name: str) -> tuple[str, str]:

@@ -76,7 +76,7 @@ class Gateway:
         self.pool = pool
         self.login = login
         self.token: str | None = None
-        # etcd has a login and does not want it.
+        # The URL has a login, and etcd wants none.
         self.auth_is_off = False
         self.mutex = threading.RLock()
 
@@ -106,8 +106,11 @@ class Gateway:
         return headers
 
     def expired(self, message: str) -> bool:
-        """Whether *message* refuses the token. Then it is forgotten."""
-        if self.login is None or not any(text in message for text in LOG_IN_AGAIN):
+        """Whether *message* refuses the token. Then it is forgotten. A login may be wanted now that
+        was not wanted before.
+        """
+        refusals = (*LOG_IN_AGAIN, NO_LOGIN) if self.auth_is_off else LOG_IN_AGAIN
+        if self.login is None or not any(text in message for text in refusals):
             return False
         self.token, self.auth_is_off = None, False
         return True

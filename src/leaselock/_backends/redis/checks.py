@@ -47,8 +47,8 @@ SENTINEL_ERRORS: tuple[Check, ...] = (
         Case(
             "skip",
             lambda errors: "NOPERM" in str(errors["quorum"]),
-            "the sentinel {address}: no failover could be decided ({quorum})",
-            "start the sentinels that are missing",
+            "the sentinel {address}: whether a failover could be decided is not known ({quorum})",
+            "grant +sentinel|ckquorum there",
         ),
         Case(
             "fail",

@@ -1,8 +1,9 @@
 """What the protocol text asks of a connection, and the errors that the two share.
 
-A connection is the only part of this backend that exists twice, blocking and for asyncio. All
-text above it (pool, redirects, retries, listening, the protocols) is written once, awaits
-`Call(connection, message, until)` and is driven by threads, by asyncio and by the simulator.
+A connection exists twice, blocking and for asyncio, and so does what depends on whether waiting
+claims share it (`connection_sharing`). All text above it (pool, redirects, retries, listening, the
+protocols) is written once, awaits `Call(connection, message, until)` and is driven by threads, by
+asyncio and by the simulator.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Connection(abc.ABC):
         self.users = 0
         self.open = False
         self.began = now
-        # When the server answered last; on one that no tasks share, also when a request was sent.
+        # When the server answered last; on one that no tasks share, when a request was sent last.
         self.last_used = now
         # The pool that it belongs to; a new one after each `Pool.close`.
         self.generation: object = None

@@ -667,7 +667,9 @@ class ScriptedBackend(RedisBackend):
         self.listener.end_waits()
 
     def after_fork(self) -> None:
-        """After a fork: `SharedState.after_fork` has forgotten the claims."""
+        """Forget the claims of the parent; `SharedState.after_fork` does so for what it has."""
+        self.to_listen.clear()
+        self.given_back.clear()
 
 
 def _recheck(left: int, rank: int) -> float:

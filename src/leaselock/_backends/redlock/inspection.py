@@ -1,6 +1,6 @@
 """Inspecting and breaking locks on all masters: a lock is held by the claim that a majority has.
 
-A slow master is not waited for, as long as a majority answers.
+A slow master is not waited for, as long as a majority answers; but for a walk over all locks.
 """
 
 from __future__ import annotations

@@ -179,7 +179,9 @@ class Postgres(DatabaseProtocol):
             raise
 
     def _not_connected(self, text: str, conn: Any) -> NotApplied:
-        """The error of an attempt to connect. Only with rights at issue is there a password."""
+        """The error of an attempt to connect. Where the text tells nothing, a password that was
+        asked for shows that rights are at issue: the server may speak another language.
+        """
         denied = conn is not None and (conn.needs_password or conn.used_password)
         shown = f"{self.target.shown}: {one_line(text)}"
         mistake = next((found for words, found in MISTAKES.items() if re.search(words, text)), None)
@@ -187,7 +189,7 @@ class Postgres(DatabaseProtocol):
         if mistake is None or (mistake.of_one_host and several):
             return NotApplied(shown, "denied" if denied else "unreachable")
         advice = f": {mistake.advice}" if mistake.advice else ""
-        return NotApplied(f"{shown}{advice}", "denied" if denied else mistake.reason)
+        return NotApplied(f"{shown}{advice}", mistake.reason)
 
     def _unreachable(self) -> NotApplied:
         return StoreUnreachable(f"{self.target.shown} could not be reached in time")

@@ -445,9 +445,9 @@ class Connection(Lifecycle):
         self.now = now
         library("kazoo.client", EXTRA)
         self.mutex = threading.Lock()
-        # kazoo's thread writes session, timeout, last_reply, failure and marker; its callers write
-        # client, process, closing, mailboxes and connecting, and, when they end the session,
-        # session and failure; both change unanswered.
+        # kazoo's thread writes session, timeout and failure; its callers write client, process,
+        # closing, mailboxes and connecting, and, when they end the session, session and failure;
+        # both change the rest.
         self.client: Any = None
         self.process = 0
         self.session = 0

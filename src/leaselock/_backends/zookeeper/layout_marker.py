@@ -27,8 +27,8 @@ def marker_path(root: str) -> str:
 
 
 class LayoutMarker:
-    """The check of one connection. `begin` may be called in any thread, the rest is called in
-    kazoo's.
+    """The check of one connection. Its methods are called in kazoo's thread, and in those of the
+    callers of the connection.
     """
 
     def __init__(self, shown: str, root: str, checked: Callable[[], None]) -> None:

@@ -45,7 +45,7 @@ class Create(NamedTuple):
 
 
 class EnsurePath(NamedTuple):
-    """Create the persistent nodes of a path that do not exist. Replies None."""
+    """Create the persistent nodes of a path that do not exist. Its reply says nothing."""
 
     path: str
 

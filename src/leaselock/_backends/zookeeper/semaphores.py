@@ -245,7 +245,8 @@ class Semaphores:
     async def _view(self, contender: Contender, path: str, watching: bool, until: float) -> View:
         """Enter the queue, unless that is done; list it and the permits."""
         backend, look = self.backend, self._look(path, watch=watching)
-        if contender.has_entered():
+        joins = not contender.has_entered()
+        if not joins:
             view = await self._complete_view(path, None, look, until)
         else:
             name = f"{queue_path(path)}/{contender.owner}{KAZOO}"
@@ -253,7 +254,8 @@ class Semaphores:
             view = await self._complete_view(path, _view(replies), look, until)
         if view.node is None:
             await backend.batch(until, EnsurePath(path))
-        await backend.check_length(contender, len(view.queue), until)
+        if joins:
+            await backend.check_length(contender, len(view.queue), until)
         return view
 
     async def _complete_view(
