@@ -38,14 +38,16 @@ def commands(name: str, client: str = CLIENT, queued: int = 0) -> tuple[bytes, b
     """Return the packed commands of acquire, which may enter the queue, and release."""
     own, owner = keys_of(name), f"{UUID(client)}:1"
     member = f"{owner}\n{client}:1\n{LEASE}\n1795230000.123456\n{METADATA}"
-    keys = (*own[:4], tombstone(own.lock, owner))
-    index = index_of(None, PREFIX)
-    last = (CONFIRM, RECHECK, "PUBLISH", wake_channel(own.lock), release_channel(own.lock))
-    acquire = (owner, LEASE, member, "hash", TOKEN_TTL, queued, "", *last)
-    release = (owner, "", 0, "", "hash", TOKEN_TTL, *last)
+    keys = (*own[:4], own.limit, tombstone(own.lock, owner))
+    channels = ("PUBLISH", wake_channel(own.lock), release_channel(own.lock))
+    first = ("hash", TOKEN_TTL, CONFIRM, RECHECK, *channels, owner)
     return (
-        packed("EVALSHA", ACQUIRE.sha, len(keys) + 1, *keys, index, *acquire),
-        packed("EVALSHA", RELEASE.sha, len(keys), *keys, *release),
+        packed(
+            *ACQUIRE.command(
+                (*keys, index_of(None, PREFIX)), (*first, LEASE, member, 1, queued, "")
+            )
+        ),
+        packed(*RELEASE.command(keys, (*first, "", 0, ""))),
     )
 
 

@@ -146,6 +146,7 @@ class DocumentBackend(QueueBackend):
 
     async def _acquire(self, request: Acquire, until: float) -> Any:
         claim = request.claim
+        # Only from a view that is newer may it be answered without reading (`Engine.apply`).
         since = self.waiters.answered(claim.id)
         position, roll_call = 0, rules.NEVER
 
@@ -302,7 +303,9 @@ class DocumentBackend(QueueBackend):
         return reply
 
     async def start_listening(self, client: str) -> None:
-        """Have the names reported that are waited for, once their documents were seen."""
+        """Nothing is to be done yet: `Waiters.listen_to` notes each name after its first answer,
+        and the renewer tells the listener (`wait_and_listen`).
+        """
 
     def forget(self, claim: Claim) -> None:
         """Stop waiting."""

@@ -76,7 +76,8 @@ class DocumentRow(EntryRow):
         self.local: list[str] = []
         self.held = {held.record.id: held for held in content.holds}
         # What is left of the times until which a lock stays taken, without drift and margin: these
-        # must not be added with each write anew.
+        # must not be added with each write anew. The key is the `free_from` that `_timed` has made:
+        # of a hold, the rules never change that, and a release renames it (`COOLING`).
         self.free_left: dict[float, float] = {}
         self.entry = Entry(content.token)
         self.entry.limit, self.entry.lapsed_offer = content.limit, content.lapsed_offer
@@ -92,6 +93,9 @@ class DocumentRow(EntryRow):
         return self.context.first_seen.get((entry_id, int(beat)), self.now)
 
     def _timed(self, held: Held) -> HoldRecord:
+        """The hold with its end: of our own, or to be shown, after what it lasts; of another
+        client, later by drift and margin; while it cools down, at `free_from`.
+        """
         record, beat, lasts, free, _ = held
         since = self._first_seen(record.id, beat)
         shown, free_from = self.context.shown, 0.0

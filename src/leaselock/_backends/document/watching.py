@@ -40,7 +40,7 @@ class News(NamedTuple):
     """Whether the stream says nothing more about this document."""
 
 
-class Watched:
+class OpenStream:
     """A stream, and the documents that it was opened for, with the versions known then."""
 
     def __init__(self, stream: Stream, versions: Mapping[str, Any]) -> None:
@@ -58,8 +58,8 @@ class StreamListener(WatchListener):
 
     def _reset(self) -> None:
         super()._reset()
-        self.streams: list[Watched] = []
-        self.by_name: dict[str, Watched] = {}
+        self.streams: list[OpenStream] = []
+        self.by_name: dict[str, OpenStream] = {}
         self.tell: dict[str, Callable[[Found | None], None]] = {}
         self.selector: selectors.BaseSelector | None = None
         self.inner: socket.socket | None = None
@@ -70,7 +70,7 @@ class StreamListener(WatchListener):
         """A stream of the changes of documents that happen after these versions."""
 
     @abc.abstractmethod
-    def read(self, watched: Watched, line: bytes) -> Iterable[News]:
+    def read(self, watched: OpenStream, line: bytes) -> Iterable[News]:
         """What a line says. StoreError if the stream cannot go on."""
 
     def watch(self, name: str, tell: Callable[[Found | None], None]) -> None:
@@ -109,7 +109,7 @@ class StreamListener(WatchListener):
             missing = list(versions)
         wanted = {name: versions[name] for name in missing}
         stream = self.open(wanted, until)
-        watched = Watched(stream, wanted)
+        watched = OpenStream(stream, wanted)
         self.streams.append(watched)
         self.by_name |= dict.fromkeys(missing, watched)
         assert self.selector is not None
@@ -130,14 +130,14 @@ class StreamListener(WatchListener):
         assert self.selector is not None
         with self._closing_on_errors():
             for key, _ in self.selector.select(min(seconds, CHECK_INTERVAL)):
-                watched: Watched | None = key.data
+                watched: OpenStream | None = key.data
                 if watched is None:
                     assert self.inner is not None
                     self.inner.recv(4096)
                 elif watched in self.streams:
                     self._read(watched)
 
-    def _read(self, watched: Watched) -> None:
+    def _read(self, watched: OpenStream) -> None:
         for line in watched.stream.read():
             for name, found, ended in self.read(watched, line):
                 if self.by_name.get(name) is watched:
@@ -150,7 +150,7 @@ class StreamListener(WatchListener):
         elif watched.stream.ended:
             watched.stream.read()  # raises: its selector would not report it again
 
-    def _close(self, watched: Watched) -> None:
+    def _close(self, watched: OpenStream) -> None:
         assert self.selector is not None
         self.streams.remove(watched)
         for name in watched.wanted:

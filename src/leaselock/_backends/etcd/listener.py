@@ -27,7 +27,7 @@ from leaselock.errors import NotApplied, OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from leaselock._backends.document.watching import Watched
+    from leaselock._backends.document.watching import OpenStream
     from leaselock._backends.etcd.gateway import Gateway
 
 PATH = "/v3/watch"
@@ -63,7 +63,7 @@ class EtcdListener(StreamListener):
             requests.append(json.dumps({"create_request": create}))
         return Stream(gateway.pool, "POST", PATH, "\n".join(requests).encode(), headers, until)
 
-    def read(self, watched: Watched, line: bytes) -> Iterable[News]:
+    def read(self, watched: OpenStream, line: bytes) -> Iterable[News]:
         """What a message says."""
         try:
             message = json.loads(line)
@@ -84,7 +84,7 @@ class EtcdListener(StreamListener):
         return self._events(watched, name, result)
 
     def _events(
-        self, watched: Watched, name: str | None, result: Mapping[str, Any]
+        self, watched: OpenStream, name: str | None, result: Mapping[str, Any]
     ) -> Iterator[News]:
         if name is None:
             return
@@ -101,7 +101,7 @@ class EtcdListener(StreamListener):
                 value = b64decode(pair.get("value", ""))
                 yield News(name, Found(value, int(pair["mod_revision"])))
 
-    def _refuse(self, watched: Watched, error: Any, code: int | None) -> NoReturn:
+    def _refuse(self, watched: OpenStream, error: Any, code: int | None) -> NoReturn:
         text = str(error.get("message", "")) if isinstance(error, dict) else str(error)
         if isinstance(error, dict):
             # The second name is that of etcd 3.6 and later.

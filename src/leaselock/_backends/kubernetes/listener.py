@@ -20,7 +20,7 @@ from leaselock.errors import NotApplied
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from leaselock._backends.document.watching import Watched
+    from leaselock._backends.document.watching import OpenStream
     from leaselock._backends.kubernetes.api import Api
 
 
@@ -48,7 +48,7 @@ class KubernetesListener(StreamListener):
         path = self.api.path(self.api.leases, query)
         return Stream(self.api.pool, "GET", path, b"", self.api.headers(until), until)
 
-    def read(self, watched: Watched, line: bytes) -> Iterable[News]:
+    def read(self, watched: OpenStream, line: bytes) -> Iterable[News]:
         """What an event says."""
         server = watched.stream.server
         try:
@@ -68,7 +68,7 @@ class KubernetesListener(StreamListener):
             return (News(name, Found(None, None)),)
         return (News(name, self.learn(name, about)),)
 
-    def _failed(self, watched: Watched, status: Mapping[str, Any]) -> Iterable[News]:
+    def _failed(self, watched: OpenStream, status: Mapping[str, Any]) -> Iterable[News]:
         code = int(status.get("code") or 500)
         if code == GONE:
             # The server does not have the changes since that version any more.

@@ -80,6 +80,8 @@ class BlockingConnection(Connection):
         # An UNSUBSCRIBE was refused: messages of others would keep coming.
         self.spoiled = False
         self.kernel_keeps_time = False
+        # What the socket is limited to now, in seconds: sending alone where the kernel keeps the
+        # time, for receiving has KERNEL_LIMIT and `poll` there; else both.
         self.timeout = -1.0
         self.poll: Any = None
         self.sock: Any = None

@@ -172,7 +172,7 @@ class Executor:
         """Send commands to the server of *key*; the replies, the first of which is no error."""
         send = send or self.send
         tries = redirects = 0
-        waited_for_loading = False
+        sent_again = False
         # Where this call sends the text of the script: other callers wait for that.
         loading: tuple[Address, str] | None = None
         asking: Address | None = None
@@ -204,8 +204,8 @@ class Executor:
                     return replies
                 code, _, rest = str(problem).partition(" ")
                 if code == "NOSCRIPT" and script is not None and loading is None:
-                    if (address, script.sha) in self.loading and not waited_for_loading:
-                        waited_for_loading = True  # another caller sends the text already
+                    if (address, script.sha) in self.loading and not sent_again:
+                        sent_again = True  # another caller sends the text already
                         continue
                     loading = address, script.sha
                     self.loading.add(loading)

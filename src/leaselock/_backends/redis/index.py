@@ -62,7 +62,10 @@ class KeyPosition(NamedTuple):
 
 
 class RepairPosition(NamedTuple):
-    """Where the next step of a repair begins."""
+    """Where the next step of a repair begins. It takes the first that is there: `idle` is removed,
+    `found` added, `unread` read, and then one page of `keys`; behind the last page of a server the
+    next server begins.
+    """
 
     keys: KeyPosition
     unread: Unread
@@ -427,7 +430,7 @@ class ActiveIndex:
         """Whether the index may have to be trimmed after the next release."""
         return self.releases <= 1
 
-    def is_due(self, claim: Claim) -> bool:
+    def count_release(self, claim: Claim) -> bool:
         """Whether the index is to be trimmed after the release of this claim."""
         if not self.releases:
             # Of many processes that release once each, one in TRIM_EVERY trims.

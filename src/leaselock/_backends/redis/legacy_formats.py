@@ -423,7 +423,7 @@ class LegacyBackend(RedisBackend):
     async def release_once(self, claim: Claim, tombstone: bool, until: float) -> Released:
         """Release, if it holds. These formats cannot refuse a request that is under way."""
         held = await self.form.drop(self._request(claim.name, until), claim)
-        if self.index.is_due(claim):
+        if self.index.count_release(claim):
             await self.index.trim(claim, until)
         return Released("held" if held else "absent", ())
 

@@ -255,7 +255,8 @@ class MultiplexedConnection(SharedConnection, asyncio.Protocol):
         """Fail the requests whose time is over; their replies may still come, and are dropped.
 
         A request is charged only for the time in which the server replies to none: while replies
-        arrive, they are those to the requests before it.
+        arrive, they are those to the requests before it, and it may take `grace` longer. The
+        connection ends only if nothing at all has arrived since the request was sent.
         """
         now = self.now()
         self.timer, self.timer_at = None, float("inf")

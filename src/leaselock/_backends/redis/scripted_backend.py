@@ -82,7 +82,20 @@ RELEASED = (Released("absent", ()), Released("held", ()), Released("waiting", ()
 
 
 class ScriptedBackend(RedisBackend):
-    """The formats "hash", "string" and "vote"."""
+    """The formats "hash", "string" and "vote".
+
+    A claim is asked for, and released, in this order: by one packed command on a connection that is
+    open; by the same after connecting; by `_acquire`, or `_release_anyhow`, through the executor.
+    Where one of the first two returns None, nothing was granted, and the next one follows. Who has
+    made a `Call` gives its connection back: after a reply, or drops it without one.
+
+    | of a claim | is in | from | until |
+    |---|---|---|---|
+    | it listens before it asks | `to_listen` | a refused try that may wait | `forget` |
+    | its place | `queue` | the answer to its wait | it leaves |
+    | its subscription | `listener` | the first wait | `forget` |
+    | grants with too few copies | `given_back` | WAIT has counted them | `forget` |
+    """
 
     def __init__(
         self, shared: SharedState, form: str, replicas: int, capabilities: Capabilities
@@ -412,7 +425,7 @@ class ScriptedBackend(RedisBackend):
             raise ScriptFailed(PARTIAL.format(reply), "refused")
         if type(reply) is not int:
             return None
-        self.index.is_due(claim)
+        self.index.count_release(claim)
         released = RELEASED[reply]
         if self.listener.waiting:
             self.listener.forget(claim.id, gave_up=released.was != "held")
@@ -431,7 +444,7 @@ class ScriptedBackend(RedisBackend):
             released = RELEASED[1]
         else:
             released = await self._leave(claim, tombstone, until)
-        if self.index.is_due(claim):
+        if self.index.count_release(claim):
             await self.index.trim(claim, until)
         return released
 

@@ -35,7 +35,7 @@ class ClaimVotes:
         self.waiting_at: int | None = None
         # How many of its tries had votes, and failed.
         self.failures = 0
-        if self.votes is not None and self.votes.failed:
+        if self.votes is not None and self.votes.lost:
             self.votes = None
 
     def nothing_under_way(self) -> bool:

@@ -132,7 +132,7 @@ class Redlock(Backend):
                 tries_left and await self._closed_after_pause(claim)
             ):
                 break
-        votes.failed = True
+        votes.lost = True
         # Votes that do not count any more, too: what should have ended them did not arrive.
         unconfirmed = await self._give_back(claim, votes.granted(), until)
         queued = any(isinstance(answer, Busy) for answer in votes.answers.values())

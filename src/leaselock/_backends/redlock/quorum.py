@@ -134,7 +134,7 @@ class Masters:
             votes.answer(master, answer)
         finally:
             self.outstanding[master] -= 1
-        if votes.failed and late is not None:
+        if votes.lost and late is not None:
             await late(master, answer)
 
     def check(self, votes: Votes, what: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Votes:
     """The answers of the masters to one request, as far as they have arrived."""
 
-    __slots__ = ("answers", "changed", "errors", "failed", "final", "masters", "placed", "requests")
+    __slots__ = ("answers", "changed", "errors", "final", "lost", "masters", "placed", "requests")
 
     def __init__(self, masters: int) -> None:
         self.masters = masters
@@ -31,7 +31,7 @@ class Votes:
         self.errors: dict[int, StoreError] = {}
         self.changed = Signal()
         # The try has no majority: a grant that comes later is given back.
-        self.failed = False
+        self.lost = False
         # The claim does not try again: a master that has not answered is released, too.
         self.final = False
         # Whether a master that has answered may have the claim, though there is no majority.

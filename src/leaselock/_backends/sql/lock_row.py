@@ -147,7 +147,8 @@ class SqlLockRow(EntryRow):
         self.tickets = {waiter.id: waiter.ticket for waiter in waiters}
         self.queue_before = {waiter.id: waiter.claim(name) for waiter in waiters}
         entry.queue = dict(self.queue_before)
-        # Those that were taken out; one that comes again is new.
+        # The rules change `entry`, `pending`, `marks`, and the waiters that were taken out; one that
+        # comes again is new.
         self.left: set[str] = set()
         # Waiters may be missing behind this ticket.
         self.head_end = head.end(waiters)
@@ -164,9 +165,11 @@ class SqlLockRow(EntryRow):
             self._find_watcher(mark)
 
         expired = found.expired_waiters.amount + found.expired_tombstones.amount
+        # `before` has it as it was: rows that have expired make a difference, so it is written.
         self.pending = columns.pending - expired
         lock = (columns.pending, columns.token, entry.limit, entry.lapsed_offer)
         self.before = (*lock, exclusive)
+        # What is to be sent.
         self.local: list[str] = []
         self.messages: list[Part] = []
         self.to_interrupt: list[str] = []

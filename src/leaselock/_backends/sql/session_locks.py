@@ -125,6 +125,8 @@ class SessionLocks:
             taken, recorded = await executor.execute(script)
             if taken.amount and recorded.amount:
                 return taken.number
+            # One of the two rows is not there. The session may have the lock already: to take it
+            # again counts it twice, and a release ends all.
         (result,) = await executor.execute((("advisory acquire", values),))
         for (token,) in result.rows:
             session.recorded = True

@@ -10,6 +10,9 @@ server.
 | `_give_up` | a request has failed | lost and still open if it may hold, else as after `_drop` |
 | `_drop` | it must not be used again | closed, and remembered until a release has seen its end |
 | `end` | its lease is over: no release follows | closed, and not remembered |
+
+`disconnected` and `wake` note that a connection has ended, or cut it: it stays with its claim until
+the next request of that.
 """
 
 from __future__ import annotations
@@ -82,7 +85,8 @@ class SessionPool:
         self.watchers: dict[str, Any] = {}
         self.ended = Signal()
         # The sessions of the claims whose connections were closed before their release: the server
-        # may not know of that yet.
+        # may not know of that yet. `_drop` puts one in. It is taken out when the claim asks again,
+        # when the server has it no more, and where no release follows.
         self.dropped: dict[str, Session] = {}
 
     # --- requests -------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 kazoo keeps the connection and the session alive and reconnects; this library decides what is sent
 and when. Invariant: nothing is given to kazoo while it is not connected, because kazoo would keep
-the request and send it at any later time.
+the request and send it at any later time. `SessionBackend.batch` sees to that; `refusal` refuses
+what is asked of a session that has ended.
 
 kazoo is used through its public interface, with two exceptions that have no public counterpart:
 the negotiated session timeout (`_observe_handshake`), and settings of a client that the user made

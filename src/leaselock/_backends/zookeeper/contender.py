@@ -132,7 +132,8 @@ class Contender:
         self.token = 0
         self.outdated = False
         self.waits_for = 0
-        # The nodes of its permits, in addition to its node.
+        # The nodes of its permits: all of them until the grant, then all but the first, which is
+        # its node.
         self.permits: tuple[str, ...] = ()
         # The number of permits of its semaphore, once it has agreed with that.
         self.limit = 0

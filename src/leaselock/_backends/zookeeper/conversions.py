@@ -15,6 +15,9 @@ for it. A reader of kazoo does not; the upgrade then waits until its timeout.
 An upgrade overtakes those that wait, whose nodes, and so whose tokens, are older. So it also writes
 the node of the lock. A claim that is granted the lock, and finds that this was done after its own
 node was written, writes both again: its token is the transaction that did so.
+
+A path is noted in `Conversion` before the request that may create it, and forgotten only after a
+reply that shows the outcome. So a lost reply leaves at most one path too many to delete.
 """
 
 from __future__ import annotations

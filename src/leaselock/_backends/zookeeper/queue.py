@@ -121,7 +121,7 @@ class QueueBackend(EnteringBackend):
         contender = self.contender(claim)
         if wait:
             self.expect_wakeup(claim)
-            if self.is_next(contender):
+            if self.holds_by_handoff(contender):
                 return await self._grant(contender, self.last_proof)
         elif not contender.has_entered() and (busy := await self._peek(claim, until)):
             return busy

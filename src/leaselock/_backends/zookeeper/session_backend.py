@@ -96,16 +96,18 @@ class SessionBackend(Maintenance):
     |---|---|
     | waits | `contenders` |
     | holds | `contenders` and `leases` |
-    | whose lease is over | `pending_deletes`, with the stage ENDED |
+    | whose lease is over, or that was released while it was converted | `pending_deletes` |
     | released | none |
 
-    `signals` has those that wait for a wake-up, `observed` those that only watch their lock.
+    `signals` has those that wait for a wake-up, `observed` those that only watch their lock. Leases
+    and the background operation are those of `_core.rows.session_leases`, which calls `work`,
+    `await_events` and `end_hold`.
     """
 
     def __init__(self, connection: Connection, root: str, now: Callable[[], float]) -> None:
         capabilities = CAPABILITIES._replace(session_timeout=connection.timeout)
         super().__init__(connection, root, now, capabilities)
-        # It receives events while the maintenance process reads them, and only then.
+        # It receives events while the background operation reads them, and only then.
         self.mailbox = Mailbox()
         self.contenders: dict[str, Contender] = {}
         # The claims that watch each node, in the order in which they began to.
@@ -142,7 +144,7 @@ class SessionBackend(Maintenance):
         self, until: float, *operations: Operation, session: int = 0
     ) -> Sequence[object]:
         """Send operations together, in that *session* only if it is not 0; return their replies."""
-        await self._maintained()
+        await self._start_background()
         sent_at = self.now()
         if not self.connection.connected:
             await Call(self.connection, Connect(), until)
@@ -187,12 +189,12 @@ class SessionBackend(Maintenance):
         (node,) = await self.batch(until, Read(path, watch=True))
         return Watched(state, RECHECK_INTERVAL if node else 0.0)
 
-    async def _maintained(self) -> None:
+    async def _start_background(self) -> None:
         if not self.background.running:
             self.connection.subscribe(self.mailbox)
-            await self.background.start(self._maintain, "session")
+            await self.background.start(self._run_background, "session")
 
-    async def _maintain(self) -> None:
+    async def _run_background(self) -> None:
         """Handle events and end leases; end the session when the client is closed. If the server
         has refused it, the next request starts this again.
         """
@@ -252,7 +254,7 @@ class SessionBackend(Maintenance):
         if signal is not None:
             signal.set()
 
-    def is_next(self, contender: Contender) -> bool:
+    def holds_by_handoff(self, contender: Contender) -> bool:
         """Whether the claim holds the lock without a request: the holder's node, the only one
         before it that conflicts, was deleted, and its own session is certainly alive.
         """
@@ -313,7 +315,7 @@ class SessionBackend(Maintenance):
                 if claim in self.contenders:
                     self.contenders[claim].trust_holder()
         self.plan(contender.claim)
-        await self._maintained()
+        await self._start_background()
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
         """Prove the session, and read every node, in one batch for all claims."""

@@ -221,7 +221,9 @@ local again = state.own and confirmed()
 if again then return again end
 
 local ahead = {}
-if not state.own and state.mode ~= 'exclusive' and existing > (state.mode and 1 or 0) then
+-- Beside the lock itself, its queue or its hand-off exists.
+local others_come_first = existing > (state.mode and 1 or 0)
+if not state.own and state.mode ~= 'exclusive' and others_come_first then
   local offered = not state.mode and string.match(state.read_handoff(), '^offered\n(.*)')
   local function client_of(who) return string.match(who, '^(.*):') end
   -- A hold that was released may never have been confirmed. Without waiters nothing is lost.

@@ -5,6 +5,11 @@
 -- KEYS   1 to 5 as in keys.lua
 -- ARGV   1 to 7 as in keys.lua   8 owner   9 address   10 number of the conversion
 --        11 mode: exclusive, update or shared
+-- Of the hash are written, beside the record of the hold:
+--   exclusive → shared, update    mode, used, next_end, the end of the hold; update; free_from goes
+--   update → exclusive            upgrading, until it is complete (queue.lua)
+--   upgrading → update, shared    upgrading goes; with shared update, too
+--   update → shared               update goes
 -- Reply  {0}  the owner does not hold the lock
 --        {1, ms until to ask again, owner, record}
 

@@ -105,9 +105,9 @@ end
 
 -- Whether a claim can be granted beside the holds, and the claims that stay ahead of it.
 function state.fits(claim, ahead)
-  if claim.kind == 'exclusive' then return not state.mode and not ahead.any end
+  if claim.kind == 'exclusive' then return not state.mode and not ahead.passed end
   if claim.kind == 'permits' then
-    if state.mode and state.mode ~= 'permits' or ahead.any then return false end
+    if state.mode and state.mode ~= 'permits' or ahead.passed then return false end
     return state.used + claim.permits <= state.limit
   end
   if state.mode and state.mode ~= 'shared' or state.upgrading or ahead.closed then return false end
@@ -121,9 +121,11 @@ function state.several()
 end
 
 -- Complete an upgrade whose hold is the only one, and grant each claim that fits. A claim without a
--- subscriber is removed, at the latest when others wait for it. *me* asks, and is told by the reply.
+-- subscriber is removed, at the latest when others wait for it. Each turn looks at the claim at the
+-- position `passed`: it is granted to *me*, handed to its channel, removed because nobody listens, or
+-- passed over; only the last moves on. *me* asks, and is told by the reply.
 -- *heads* are the first two waiters, where the caller knows them. Returns what stays in the queue:
---   any             the position behind the last claim that was passed over; nil if there is none
+--   passed          the position behind the last claim that was passed over; nil if there is none
 --   update          one of these is an update
 --   closed          behind the last one of these nothing is granted
 --   none            the queue is empty
@@ -135,7 +137,7 @@ function state.promote(me, may, heads)
   if state.mode == 'exclusive' or state.upgrading then return ahead end
   ahead.left_to_others = state.read_handoff() == 'left'
   while not ahead.left_to_others do
-    local position = ahead.any or 0
+    local position = ahead.passed or 0
     heads = heads or redis.pcall('ZRANGE', state.queue, position, position + 1)
     if heads.err then
       ahead.wrong = heads
@@ -192,7 +194,7 @@ function state.promote(me, may, heads)
       elseif heard and heard[2] == 0 then
         redis.call('ZREM', state.queue, member)
       else
-        first, ahead.any = first or member, position + 1
+        first, ahead.passed = first or member, position + 1
         ahead.update = ahead.update or claim.kind == 'update'
         ahead.closed = closed
         if closed then break end

@@ -49,7 +49,8 @@ end
 -- include queue.lua
 
 if was == 1 then
-  -- What came before this hold does not matter after it.
+  -- The lock was read and ended above: `state` keeps its defaults, which are those of a free lock. What
+  -- came before this hold does not matter after it.
   state.last_handoff = 'ended'
 else
   local wrong = state.load(owner, true)

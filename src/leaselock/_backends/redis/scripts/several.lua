@@ -3,6 +3,9 @@
 --
 -- Who writes mode, used, update, upgrading, limit or next_end of the hash writes the field of `state`,
 -- too, and sets state.holds to nil.
+--
+-- A record: token, lifetime, time of the grant in µs; then the claim: owner, address, "ms 1 mode permits
+-- limit", start of the wait, metadata. A line feed separates them.
 
 -- The token and the claim of a record, which begins with the token, the lifetime and the time of the
 -- grant. A hold without a record counts as one. The claim is nil if the record cannot be read.

@@ -44,7 +44,8 @@ function state.all_holds()
 end
 
 -- Read the lock, with the hold of *owner*: *part* of a hash, if that is enough to know the mode. *known*
--- and state.holds are what was read before. Returns an error, if there is one.
+-- and state.holds are what was read before. Afterwards state.own is complete, and state.holds is nil
+-- where a part was enough: then use state.all_holds(). Returns an error, if there is one.
 function state.load(owner, part, known)
   if part and form == 'hash' then
     local found = redis.pcall('HMGET', lock, 'mode', 'used', 'update', 'upgrading', 'limit', 'next_end',

@@ -1,5 +1,6 @@
 -- Each session takes in this order: the liveness key (its row counts while that is held); the lock, which
--- is another key, or a row in a transaction; and the token of leaselock_lock.
+-- is another key, or a row in a transaction; and the token of leaselock_lock. The session of a row lives
+-- while its backend holds the liveness key: a key that another session can take is that of a dead one.
 -- LAST_INSERT_ID(x) hands x to the next statement of the message, and to the client as the number of the
 -- result. A statement that matched no row leaves the old value: what tells is how many rows it changed.
 
