@@ -51,9 +51,7 @@ def waits(results: Document) -> Any:
     if table is None:
         return None
     contestants = table["contestants"]
-    title = (
-        f"Redis: longest wait of {table['processes']} processes that hold a lock for 1 ms, in ms"
-    )
+    title = f"Redis: longest wait of {table['processes']} processes, 1 ms each, in ms"
     values = {name: one["longest"] * 1e3 for name, one in contestants.items()}
     ideal = min(one["ideal"] for one in contestants.values()) * 1e3
     return bars({title: values}, WAITS, mark=ideal)
