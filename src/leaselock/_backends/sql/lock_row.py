@@ -147,8 +147,8 @@ class SqlLockRow(EntryRow):
         self.tickets = {waiter.id: waiter.ticket for waiter in waiters}
         self.queue_before = {waiter.id: waiter.claim(name) for waiter in waiters}
         entry.queue = dict(self.queue_before)
-        # The rules change `entry`, `pending`, `marks` and this: the waiters that were taken out. One
-        # that comes again is new.
+        # The rules change `entry`, `pending`, `marks`, and the waiters that were taken out.
+        # One that comes again is new.
         self.left: set[str] = set()
         # Waiters may be missing behind this ticket.
         self.head_end = head.end(waiters)
