@@ -61,7 +61,7 @@ class Interrupter:
 def in_finalizer(frame: FrameType | None) -> bool:
     """Whether an exception is lost here: Python ignores those of finalizers."""
     while frame is not None and frame.f_code.co_filename != __file__:
-        if frame.f_code.co_name in ("__del__", "remove", "_forget_owner", "_remove"):
+        if frame.f_code.co_name in ("__del__", "gc_callback", "remove", "_forget_owner", "_remove"):
             return True
         frame = frame.f_back
     return False

@@ -134,7 +134,7 @@ def answered_from_memory(patch: pytest.MonkeyPatch) -> None:
     apply = Engine.apply
 
     async def remember(self: Engine, *words: Any, **named: Any) -> Any:
-        return await apply(self, *words, **{**named, "since": -FOREVER})
+        return await apply(self, *words, **{**named, "newer_than": -FOREVER})
 
     patch.setattr(Engine, "apply", remember)
 

@@ -143,7 +143,7 @@ def shorter_lease_ends_all(patch: pytest.MonkeyPatch) -> None:
 def small_claim_passes_large_one(patch: pytest.MonkeyPatch) -> None:
     """A claim for few permits overtakes one for many."""
     rewrite(
-        patch, EVERY, "state.mode ~= 'permits' or ahead.any then", "state.mode ~= 'permits' then"
+        patch, EVERY, "state.mode ~= 'permits' or ahead.passed then", "state.mode ~= 'permits' then"
     )
 
 
