@@ -25,6 +25,7 @@ class LoopThread(Lifecycle):
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
+        self._started: set[Any] = set()
         self._reset()
 
     def _reset(self) -> None:
@@ -45,7 +46,11 @@ class LoopThread(Lifecycle):
 
     def start(self, operation: Coroutine[Any, Any, object]) -> Callable[[], object]:
         """Start a coroutine in the loop; return the function that cancels it."""
-        return asyncio.run_coroutine_threadsafe(operation, self._running()).cancel
+        future = asyncio.run_coroutine_threadsafe(operation, self._running())
+        # A loop has only weak references to its tasks.
+        self._started.add(future)
+        future.add_done_callback(self._started.discard)
+        return future.cancel
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._mutex:
