@@ -92,6 +92,14 @@ class Trial:
         self.opened.append(Opened(store, listener))  # type: ignore[arg-type]
         return self.opened[-1]
 
+    def in_use(self) -> tuple[Opened, Any]:
+        """Open the store; also the version of the document, for which the listener has waited."""
+        opened = self.open()
+        version = self.created(opened.store)
+        if opened.listener is not None:
+            opened.listener.call(Changes({self.name: version}, Signal()), until(0.1))
+        return opened, version
+
     def store(self) -> DocumentStore:
         """Open the store, and use it once."""
         opened = self.open()
@@ -453,10 +461,7 @@ def sockets() -> set[str]:
 @check
 def close_closes_all_connections(trial: Trial) -> None:
     before = sockets()
-    opened = trial.open()
-    version = trial.created(opened.store)
-    if opened.listener is not None:
-        opened.listener.call(Changes({trial.name: version}, Signal()), until(0.1))
+    opened, _ = trial.in_use()
     for part in filter(None, (opened.listener, opened.store)):
         part.wake()
         part.close()
@@ -477,10 +482,7 @@ def wait_until(true: Callable[[], bool], what: str, seconds: float = 10.0) -> No
 @check
 def a_forked_child_opens_connections_of_its_own(trial: Trial) -> None:
     before = sockets()
-    opened = trial.open()
-    version = trial.created(opened.store)
-    if opened.listener is not None:
-        opened.listener.call(Changes({trial.name: version}, Signal()), until(0.1))
+    opened, version = trial.in_use()
     inherited = sockets() - before
 
     def child() -> None:

@@ -10,6 +10,7 @@ from leaselock._core.contract.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
 
 R = TypeVar("R")
 # Seconds. A future cannot be waited for longer than some years.
@@ -25,13 +26,13 @@ class LoopThread(Lifecycle):
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
-        self._started: set[Any] = set()
         self._reset()
 
     def _reset(self) -> None:
         self._mutex = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._started: set[Future[object]] = set()
 
     def run(self, operation: Coroutine[Any, Any, R], until: float) -> R:
         """Run a coroutine in the loop, from any other thread. TimeoutError at *until*: then it is

@@ -298,7 +298,7 @@ class ScriptedBackend(RedisBackend):
             return await self._try(claim, wait, until)
         except (ScriptFailed, SubscribeFailed) as error:
             member = names.member_of(claim, self.listener.address_of(claim))
-            await self._give_back(claim, until, member, TOMBSTONE_MS)
+            await self._give_back(claim, self._release(claim, until, member, TOMBSTONE_MS))
             raise NotApplied(str(error), error.reason) from error
 
     async def _try(
@@ -316,24 +316,17 @@ class ScriptedBackend(RedisBackend):
             return found
         # Never a grant again: the request that gives it back may arrive late (hazard D2).
         given_back.add(found.token)
-        await self._give_back(claim, until, token=found.token)
+        await self._give_back(claim, self._release(claim, until, token=found.token))
         raise NotApplied(
             f"{claim.name!r} was granted and given back: {copies} of {self.replicas} "
             f"replicas confirmed the grant within {REPLICAS_MS} ms",
             "unreachable",
         )
 
-    async def _give_back(
-        self,
-        claim: Claim,
-        until: float,
-        member: str = "",
-        tombstone_ms: int = 0,
-        token: Word = "",
-    ) -> None:
+    async def _give_back(self, claim: Claim, release: Awaitable[Released]) -> None:
         """Release a grant that is not reported; OutcomeUnknown if that fails, to be repeated."""
         try:
-            await self._release(claim, until, member, tombstone_ms, token)
+            await release
         except (NotApplied, Unreachable) as error:
             raise OutcomeUnknown(f"{claim.name!r} could not be given back: {error}") from error
 
